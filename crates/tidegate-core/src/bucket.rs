@@ -1,0 +1,151 @@
+//! Token bucket, GCRA and leaky bucket: one algorithm under three names.
+//!
+//! A level rises by each charge and leaks at L per W; what would lift it above the burst is refused. Token bucket tokens are
+//! burst − level, GCRA's theoretical arrival time is now + level ÷ rate. The level is kept in units × window, an integer that
+//! leaks by exactly L per tick: there is no drift and no float.
+
+use crate::step::{Law, ceiling};
+use crate::time::patience;
+use crate::{Bound, Micros, Tick};
+
+/// How full a bucket is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Level {
+    /// Units × window in ticks, as of `last`.
+    pub used: u64,
+    /// Time of the last write, in µs.
+    pub last_us: u64,
+    /// The tick in which `used` is written: it changes with the limit's amount.
+    pub tick: Tick,
+    /// Since it was last empty the bucket has been above its burst: a debt, or a limit that was lowered.
+    pub owed: bool,
+}
+
+/// L units per window, up to B at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Bucket {
+    pub(crate) amount: u32,
+    pub(crate) burst: u32,
+    /// The window, in ticks.
+    pub(crate) window: u64,
+    pub(crate) tick: Tick,
+}
+
+/// A level as a bucket sees it at one instant.
+struct Seen {
+    /// Units × window, leaked.
+    used: u64,
+    owed: bool,
+    /// The instant, in ticks: now, or the last write if that is later.
+    at: u64,
+}
+
+impl Bucket {
+    /// Units × window for so many units.
+    fn scaled(&self, units: u64) -> u64 {
+        units * self.window
+    }
+
+    /// The level at `now`. Whatever it was charged under, it counts for at most one limit of debt under this one.
+    fn see(&self, level: &Level, now: Micros) -> Seen {
+        let last = self.tick.floor(level.last_us);
+        let at = self.tick.floor(now.get()).max(last);
+        let stored = self.in_own_tick(level).min(self.scaled(ceiling(self.capacity())));
+        let used = stored.saturating_sub((at - last).saturating_mul(u64::from(self.amount)));
+        let owed = used > 0 && (level.owed || stored > self.scaled(u64::from(self.burst)));
+        Seen { used, owed, at }
+    }
+
+    /// The level's `used` in this limit's tick, rounded up: a finer window has more ticks.
+    fn in_own_tick(&self, level: &Level) -> u64 {
+        if level.tick == self.tick {
+            return level.used;
+        }
+        let (from, to) = (level.tick.us(), self.tick.us());
+        if from > to { level.used.saturating_mul(from / to) } else { level.used.div_ceil(to / from) }
+    }
+
+    fn write(&self, level: &mut Level, seen: &Seen, used: u64) {
+        let owed = used > 0 && (seen.owed || used > self.scaled(u64::from(self.burst)));
+        *level = Level { used, last_us: self.tick.to_us(seen.at), tick: self.tick, owed };
+    }
+
+    /// How long until so much has leaked, from `now`, in µs.
+    fn leaks_in(&self, seen: &Seen, now: Micros, scaled: u64) -> Micros {
+        let ticks = seen.at - self.tick.floor(now.get()) + scaled.div_ceil(u64::from(self.amount.max(1)));
+        Micros::new(self.tick.to_us(ticks))
+    }
+}
+
+impl Law for Bucket {
+    type State<'a> = &'a mut Level;
+
+    fn amount(&self) -> u32 {
+        self.amount
+    }
+
+    fn capacity(&self) -> u32 {
+        if self.amount == 0 { 0 } else { self.burst }
+    }
+
+    fn window_us(&self) -> u64 {
+        self.tick.to_us(self.window)
+    }
+
+    fn repair(&self, level: &mut &mut Level, now: Micros) {
+        let now_us = self.tick.to_us(self.tick.floor(now.get()));
+        if self.tick.to_us(self.tick.floor(level.last_us)).saturating_sub(now_us) > patience(self.window_us()) {
+            level.last_us = now_us;
+            let seen = self.see(level, now);
+            self.write(level, &seen, seen.used);
+        }
+    }
+
+    fn at(&self, level: &&mut Level, now: Micros) -> Micros {
+        Micros::new(self.tick.to_us(self.see(level, now).at))
+    }
+
+    fn used(&self, level: &&mut Level, now: Micros) -> u64 {
+        self.see(level, now).used.div_ceil(self.window)
+    }
+
+    fn wait(&self, level: &&mut Level, now: Micros, cost: u64) -> Micros {
+        let seen = self.see(level, now);
+        let excess = (seen.used + self.scaled(cost)).saturating_sub(self.scaled(u64::from(self.capacity())));
+        if excess == 0 { Micros::ZERO } else { self.leaks_in(&seen, now, excess) }
+    }
+
+    fn reset_after(&self, level: &&mut Level, now: Micros) -> Micros {
+        let seen = self.see(level, now);
+        match seen.used {
+            0 => Micros::ZERO,
+            _ if self.amount == 0 => Micros::new(self.window_us()), // It never leaks: say what a closed door says.
+            used => self.leaks_in(&seen, now, used),
+        }
+    }
+
+    /// What leaks within a window may be charged again: B + L in any W. Too little is admitted where the burst is below the
+    /// limit, or while a debt is paid.
+    fn bound(&self, level: &&mut Level, now: Micros) -> Bound {
+        if self.amount == 0 {
+            return Bound::EXACT;
+        }
+        let under = if self.see(level, now).owed { self.amount } else { self.amount.saturating_sub(self.burst) };
+        Bound { over: self.burst, under }
+    }
+
+    fn charge(&self, level: &mut &mut Level, now: Micros, units: u32) {
+        let seen = self.see(level, now);
+        self.write(level, &seen, seen.used + self.scaled(u64::from(units)));
+    }
+
+    /// A bucket does not remember when it was charged: units go back to the level as it is.
+    fn refund(&self, level: &mut &mut Level, now: Micros, units: u64, _of: Option<Micros>) -> u64 {
+        let seen = self.see(level, now);
+        let given = units.min(seen.used.div_ceil(self.window));
+        if given > 0 {
+            self.write(level, &seen, seen.used.saturating_sub(self.scaled(given)));
+        }
+        given
+    }
+}

@@ -1,0 +1,46 @@
+//! The law of Tidegate: what a limit is, and what it answers.
+//!
+//! Everything here is a pure integer step, `(limit, state, ask, now) -> verdict`, in place on the state. It reads no clock,
+//! allocates nothing, cannot fail and cannot overflow: whatever could go wrong is refused by a [`Limit`] constructor.
+//! Start at [`Limit::step`]; `step.rs` holds the rules that all algorithms share, one file each holds what they differ in.
+//!
+//! ```
+//! use tidegate_core::{Ask, Limit, Micros};
+//!
+//! let limit = Limit::sliding_window(100, Micros::from_secs(60))?;
+//! let mut state = limit.state();
+//! let verdict = limit.step(&mut state, Ask::Charge { cost: 1 }, Micros::from_secs(1_800_000_000));
+//! assert!(verdict.admitted());
+//! assert_eq!(verdict.remaining, 99);
+//! # Ok::<(), tidegate_core::LimitError>(())
+//! ```
+
+mod time; // instants, spans and ticks
+mod math; // the two divisions that every algorithm needs
+
+mod ask; // what can be asked of a counter
+mod verdict; // what it answers
+mod limit; // limits that cannot be wrong
+mod state; // what a counter remembers
+
+mod step; // the rules that all algorithms share
+
+mod bucket; // token bucket, GCRA, leaky bucket
+mod calendar; // quotas per day, week, month in a time zone
+mod cells; // the cell log: the default sliding window
+mod concurrency; // places held by leases
+mod log; // the exact sliding log
+mod shaper; // the leaky bucket that delays instead of refusing
+mod window; // fixed window, two windows, sub-windows
+
+mod portable; // states as bytes, for stores and snapshots
+
+pub use ask::{Ask, Receipt};
+pub use bucket::Level;
+pub use calendar::{Calendar, Period, Unit, Weekday};
+pub use limit::{AMOUNT_MAX, Algorithm, Charge, LOG_AMOUNT_MAX, Limit, LimitError, PLACES_MAX, SUB_WINDOWS_MAX};
+pub use portable::{FORMS, Form, PORTABLE_VERSION, PortableError};
+pub use shaper::{Reservation, Shaped, Shaper};
+pub use state::State;
+pub use time::{Micros, Tick};
+pub use verdict::{Bound, Outcome, Verdict};

@@ -1,0 +1,179 @@
+//! The exact sliding log: every charge with its time, for as long as it counts.
+
+use crate::step::Law;
+use crate::time::patience;
+use crate::{Bound, Micros};
+
+/// Units charged at one instant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Entry {
+    /// When, in µs.
+    pub(crate) at_us: u64,
+    /// How much; never 0.
+    pub(crate) units: u32,
+}
+
+/// What a log knows besides its entries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct LogHead {
+    /// Time of the last write, in µs.
+    pub(crate) last_us: u64,
+    /// Units of all entries.
+    pub(crate) total: u64,
+    /// Entries in use.
+    pub(crate) len: u32,
+}
+
+/// A log: its head, and entries oldest first, of which the first `head.len` are in use.
+#[derive(Debug)]
+pub(crate) struct Log<'a> {
+    /// What it knows besides its entries.
+    pub(crate) head: &'a mut LogHead,
+    /// Room for as many entries as the limit can need.
+    pub(crate) entries: &'a mut [Entry],
+}
+
+impl Log<'_> {
+    fn entries(&self) -> &[Entry] {
+        &self.entries[..self.head.len as usize]
+    }
+
+    /// How many of the oldest entries have left the window at `at`, and their units.
+    fn dead(&self, window_us: u64, at_us: u64) -> (usize, u64) {
+        let dead = self.entries().partition_point(|entry| entry.at_us + window_us <= at_us);
+        (dead, self.entries()[..dead].iter().map(|entry| u64::from(entry.units)).sum())
+    }
+
+    fn forget(&mut self, window_us: u64, at_us: u64) {
+        let (dead, units) = self.dead(window_us, at_us);
+        if dead > 0 {
+            self.entries.copy_within(dead..self.head.len as usize, 0);
+            self.head.len -= dead as u32;
+            self.head.total -= units;
+        }
+    }
+}
+
+/// At most L in any W, exactly.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct SlidingLog {
+    pub(crate) amount: u32,
+    pub(crate) window_us: u64,
+}
+
+impl SlidingLog {
+    fn at_us(&self, log: &Log<'_>, now: Micros) -> u64 {
+        now.get().max(log.head.last_us)
+    }
+}
+
+impl Law for SlidingLog {
+    type State<'a> = Log<'a>;
+
+    fn amount(&self) -> u32 {
+        self.amount
+    }
+
+    fn window_us(&self) -> u64 {
+        self.window_us
+    }
+
+    fn repair(&self, log: &mut Log<'_>, now: Micros) {
+        let ahead = log.head.last_us.saturating_sub(now.get());
+        if ahead > patience(self.window_us) {
+            // Entries older than the shift reaches have long left the window.
+            log.entries.iter_mut().for_each(|entry| entry.at_us = entry.at_us.saturating_sub(ahead));
+            log.head.last_us = now.get();
+        }
+    }
+
+    fn at(&self, log: &Log<'_>, now: Micros) -> Micros {
+        Micros::new(self.at_us(log, now))
+    }
+
+    fn used(&self, log: &Log<'_>, now: Micros) -> u64 {
+        log.head.total - log.dead(self.window_us, self.at_us(log, now)).1
+    }
+
+    fn wait(&self, log: &Log<'_>, now: Micros, cost: u64) -> Micros {
+        let (dead, dead_units) = log.dead(self.window_us, self.at_us(log, now));
+        let room = u64::from(self.amount) - cost;
+        let mut used = log.head.total - dead_units;
+        let mut ready_us = now.get();
+        for entry in &log.entries()[dead..] {
+            if used <= room {
+                break;
+            }
+            used -= u64::from(entry.units);
+            ready_us = entry.at_us + self.window_us;
+        }
+        Micros::new(ready_us - now.get())
+    }
+
+    fn reset_after(&self, log: &Log<'_>, now: Micros) -> Micros {
+        let at_us = self.at_us(log, now);
+        match log.entries().last().filter(|newest| newest.at_us + self.window_us > at_us) {
+            Some(newest) => Micros::new(newest.at_us + self.window_us - now.get()),
+            None => Micros::ZERO,
+        }
+    }
+
+    fn bound(&self, _log: &Log<'_>, _now: Micros) -> Bound {
+        Bound::EXACT
+    }
+
+    fn charge(&self, log: &mut Log<'_>, now: Micros, units: u32) {
+        let at_us = self.at_us(log, now);
+        log.forget(self.window_us, at_us);
+        let len = log.head.len as usize;
+        match log.entries[..len].last_mut() {
+            Some(newest) if newest.at_us == at_us => newest.units += units,
+            _ => {
+                debug_assert!(len < log.entries.len(), "each entry holds a unit, and there is room for every unit");
+                if let Some(free) = log.entries.get_mut(len) {
+                    *free = Entry { at_us, units };
+                    log.head.len += 1;
+                }
+            }
+        }
+        log.head.total += u64::from(units);
+        log.head.last_us = at_us;
+    }
+
+    fn refund(&self, log: &mut Log<'_>, now: Micros, units: u64, of: Option<Micros>) -> u64 {
+        let at_us = self.at_us(log, now);
+        let (dead, _) = log.dead(self.window_us, at_us);
+        let len = log.head.len as usize;
+        let mut given = 0;
+        for entry in log.entries[dead..len].iter_mut().rev() {
+            if of.is_some_and(|of| entry.at_us != of.get()) {
+                continue;
+            }
+            let part = (units - given).min(u64::from(entry.units));
+            entry.units -= part as u32;
+            given += part;
+            if given == units {
+                break;
+            }
+        }
+        if given > 0 {
+            log.head.total -= given;
+            log.head.last_us = at_us;
+            drop_empty(log.head, log.entries);
+            log.forget(self.window_us, at_us);
+        }
+        given
+    }
+}
+
+/// Closes the gaps that a refund left.
+fn drop_empty(head: &mut LogHead, entries: &mut [Entry]) {
+    let mut kept = 0;
+    for i in 0..head.len as usize {
+        if entries[i].units > 0 {
+            entries[kept] = entries[i];
+            kept += 1;
+        }
+    }
+    head.len = kept as u32;
+}

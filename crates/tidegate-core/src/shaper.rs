@@ -1,0 +1,115 @@
+//! The leaky bucket as a shaper: it lets requests go one after the other at the limit's rate, and says how long each has to wait.
+
+use crate::time::{PRODUCT_MAX, patience};
+use crate::{Bound, Level, LimitError, Micros, Tick, limit};
+
+/// L requests per window, evenly spaced; who would wait longer than the longest delay is refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shaper {
+    amount: u32,
+    /// The window, in ticks.
+    window: u64,
+    /// The longest delay, in ticks.
+    delay_max: u64,
+    tick: Tick,
+}
+
+/// The answer of a shaper.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shaped {
+    /// Go after `delay`.
+    Go {
+        /// How long to wait first.
+        delay: Micros,
+        /// To cancel with, should the caller leave while waiting.
+        reservation: Reservation,
+        /// How far the departures may be off an exact window: less than this request over.
+        bound: Bound,
+    },
+    /// The queue is too long.
+    Refused {
+        /// When it will be short enough, unless the cost can never fit.
+        retry_after: Option<Micros>,
+    },
+}
+
+/// A place in a shaper's queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reservation {
+    units: u32,
+    /// When the queue is empty behind it: units × window at the rate, from the epoch.
+    clear_at: u128,
+}
+
+impl Shaper {
+    /// `amount` per `window`, evenly spaced, waiting at most `delay_max`.
+    pub fn new(amount: u64, window: Micros, delay_max: Micros) -> Result<Self, LimitError> {
+        let amount = limit::amount(amount)?;
+        let window_us = limit::window(window)?;
+        if delay_max > limit::WINDOW_MAX {
+            return Err(LimitError::DelayTooLong { delay: delay_max });
+        }
+        // The longest queue: who waits the longest delay takes at most a whole limit.
+        let fits = |tick_us: u64| {
+            let ticks = window_us / tick_us + delay_max.get() / tick_us;
+            u64::from(amount).saturating_mul(ticks) < PRODUCT_MAX
+        };
+        let tick = Tick::finest(window_us, |ticks| fits(window_us / ticks));
+        let tick = tick.ok_or(LimitError::TickTooCoarse { amount: amount.into(), window })?;
+        Ok(Self { amount, window: window_us / tick.us(), delay_max: tick.floor(delay_max.get()), tick })
+    }
+
+    /// Takes a place at the end of the queue, if the wait there is short enough.
+    pub fn reserve(&self, level: &mut Level, cost: u64, now: Micros) -> Shaped {
+        self.repair(level, now);
+        if self.amount == 0 || cost > u64::from(self.amount) {
+            return Shaped::Refused { retry_after: None };
+        }
+        let (used, at) = self.see(level, now);
+        let delay = at - self.tick.floor(now.get()) + used.div_ceil(u64::from(self.amount));
+        if delay > self.delay_max {
+            let retry_after = Some(Micros::new(self.tick.to_us(delay - self.delay_max)));
+            return Shaped::Refused { retry_after };
+        }
+        let used = used + cost * self.window;
+        *level = Level { used, last_us: self.tick.to_us(at), tick: self.tick, owed: false };
+        Shaped::Go {
+            delay: Micros::new(self.tick.to_us(delay)),
+            reservation: Reservation { units: cost as u32, clear_at: self.clear_at(used, at) },
+            bound: Bound::new(cost.saturating_sub(1), u64::from(self.amount)),
+        }
+    }
+
+    /// Gives a place back, if nobody has queued behind it: those who did were told their delay. Says whether it did.
+    pub fn cancel(&self, level: &mut Level, reservation: Reservation, now: Micros) -> bool {
+        self.repair(level, now);
+        let (used, at) = self.see(level, now);
+        let last = used > 0 && self.clear_at(used, at) == reservation.clear_at;
+        if last {
+            let used = used.saturating_sub(u64::from(reservation.units) * self.window);
+            *level = Level { used, last_us: self.tick.to_us(at), tick: self.tick, owed: false };
+        }
+        last
+    }
+
+    /// What is queued at `now`, in units × window, and the queue's own time in ticks.
+    fn see(&self, level: &Level, now: Micros) -> (u64, u64) {
+        let last = self.tick.floor(level.last_us);
+        let at = self.tick.floor(now.get()).max(last);
+        let (from, to) = (level.tick.us(), self.tick.us());
+        let stored = if from > to { level.used.saturating_mul(from / to) } else { level.used.div_ceil(to / from) };
+        let stored = stored.min(u64::from(self.amount) * (self.window + self.delay_max));
+        (stored.saturating_sub((at - last).saturating_mul(u64::from(self.amount))), at)
+    }
+
+    fn clear_at(&self, used: u64, at: u64) -> u128 {
+        u128::from(at) * u128::from(self.amount) + u128::from(used)
+    }
+
+    fn repair(&self, level: &mut Level, now: Micros) {
+        let now_us = self.tick.to_us(self.tick.floor(now.get()));
+        if level.last_us.saturating_sub(now_us) > patience(self.tick.to_us(self.window)) {
+            level.last_us = now_us;
+        }
+    }
+}

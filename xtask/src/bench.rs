@@ -1,0 +1,258 @@
+//! `cargo xtask bench steps`: how many instructions one step of each algorithm takes, beside a committed baseline.
+//!
+//! Instructions and not time: the count is the same on a busy machine and on an idle one, so a change of one per cent
+//! is seen. It still depends on the compiler, so the baseline says which one it was counted with.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::{Failure, Outcome, shell, unknown};
+
+/// Instructions by the name of the step.
+type Counts = BTreeMap<String, u64>;
+
+const BASELINE: &str = "bench/steps.baseline";
+const SAVE: &str = "--save";
+
+pub(crate) fn details() -> String {
+    format!(
+        "\nPrints a Markdown table of the steps in bench/benches/steps.rs beside {BASELINE}.\n  \
+         {SAVE}  write the counts to that file, to be committed\n\n\
+         It needs valgrind, which is installed where that needs no password, and gungraun-runner, which is built once\n\
+         into the target folder."
+    )
+}
+
+pub(crate) fn run(arguments: &[String]) -> Outcome {
+    let (mut named, mut save) = (false, false);
+    for argument in arguments {
+        match argument.as_str() {
+            "steps" => named = true,
+            SAVE => save = true,
+            flag if flag.starts_with('-') => return Err(Failure::Usage(unknown("flag", flag, &[SAVE]))),
+            other => return Err(Failure::Usage(unknown("bench", other, &["steps"]))),
+        }
+    }
+    if !named {
+        return Err(Failure::Usage("which bench? there is: steps".into()));
+    }
+    steps(&Tools::find()?, save)
+}
+
+/// Counts, prints the table and, if asked to, makes the counts the new baseline.
+pub(crate) fn steps(tools: &Tools, save: bool) -> Outcome {
+    let counts = count(tools)?;
+    let compiler = compiler()?;
+    let path = shell::root().join(BASELINE);
+    let text = std::fs::read_to_string(&path).unwrap_or_default(); // No file: every step is new.
+    let (baseline, counted_with) = parse_baseline(&text)?;
+    println!("\n{}", table(&counts, &baseline));
+    if let Some(other) = counted_with.filter(|other| *other != compiler) {
+        println!(
+            "The baseline was counted with {other}, this with {compiler}: small differences mean nothing."
+        );
+    }
+    if save {
+        std::fs::write(&path, write_baseline(&counts, &compiler))
+            .map_err(|error| Failure::Failed(format!("{BASELINE} cannot be written: {error}")))?;
+        println!("Saved to {BASELINE}.");
+    }
+    Ok(())
+}
+
+/// What must be there to count instructions.
+pub(crate) struct Tools {
+    /// The folder of gungraun-runner; it goes to the front of the PATH, where the bench looks for it.
+    runner_folder: PathBuf,
+    output_folder: PathBuf,
+}
+
+impl Tools {
+    /// Finds valgrind and the runner, or installs them.
+    pub(crate) fn find() -> Result<Self, Failure> {
+        shell::need_valgrind()?;
+        let target = shell::target_folder()?;
+        // The runner must have the very version of the library: one folder for each, so that an update fetches anew.
+        let version = gungraun_version()?;
+        let tools = target.join("tools").join(format!("gungraun-runner-{version}"));
+        let runner_folder = tools.join("bin");
+        let mut runner = runner_folder.join("gungraun-runner");
+        runner.set_extension(std::env::consts::EXE_EXTENSION);
+        if !runner.exists() {
+            println!("gungraun-runner {version} is missing, building it; this happens once");
+            // `--debug`: it only starts valgrind and reads its output, and builds in a third of the time.
+            let words = [
+                "install",
+                "gungraun-runner",
+                "--version",
+                &version,
+                "--locked",
+                "--debug",
+                "--quiet",
+                "--root",
+            ];
+            shell::run(shell::cargo(&words).arg(&tools)).map_err(|_| {
+                Failure::Failed(format!(
+                    "gungraun-runner {version} could not be installed (see above): is the network there?\n\
+                     by hand: cargo install gungraun-runner --version {version} --locked --root {}",
+                    tools.display()
+                ))
+            })?;
+        }
+        Ok(Self { runner_folder, output_folder: target.join("gungraun") })
+    }
+}
+
+fn gungraun_version() -> Result<String, Failure> {
+    let tree = shell::read(&mut shell::cargo(&["tree", "--package=gungraun", "--depth=0", "--prefix=none"]))?;
+    let version = tree.split_whitespace().nth(1).and_then(|word| word.strip_prefix('v'));
+    version
+        .map(String::from)
+        .ok_or_else(|| Failure::Failed("`cargo tree` names no version of gungraun".into()))
+}
+
+/// The compiler and its target, as the baseline names them.
+fn compiler() -> Result<String, Failure> {
+    let text = shell::read(&mut shell::program("rustc", &["-vV"]))?;
+    let field =
+        |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("unknown").trim();
+    Ok(format!("rustc {} for {}", field("release:"), field("host:")))
+}
+
+fn count(tools: &Tools) -> Result<Counts, Failure> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::iter::once(tools.runner_folder.clone()).chain(std::env::split_paths(&path));
+    let path = std::env::join_paths(folders).map_err(|error| Failure::Failed(format!("PATH: {error}")))?;
+    let words =
+        ["bench", "--quiet", "--package=tidegate-bench", "--bench=steps", "--", "--output-format=json"];
+    let mut bench = shell::cargo(&words);
+    bench.env("PATH", path).env("GUNGRAUN_HOME", &tools.output_folder);
+    parse_counts(&shell::read(&mut bench)?)
+}
+
+/// The runner writes one JSON object a line, one for each case.
+fn parse_counts(text: &str) -> Result<Counts, Failure> {
+    let mut counts = Counts::new();
+    for line in text.lines().filter(|line| line.starts_with('{')) {
+        let (name, count) = parse_count(line).ok_or_else(|| {
+            Failure::Failed(format!("gungraun-runner wrote something new, without a count: {line}"))
+        })?;
+        counts.insert(name, count);
+    }
+    if counts.is_empty() {
+        return Err(Failure::Failed("gungraun-runner counted nothing".into()));
+    }
+    Ok(counts)
+}
+
+fn parse_count(line: &str) -> Option<(String, u64)> {
+    let case: Value = serde_json::from_str(line).ok()?;
+    let profiles = case["profiles"].as_array()?;
+    let callgrind = profiles.iter().find(|profile| profile["tool"] == "Callgrind")?;
+    let count = callgrind["data"]["total"]["metrics"]["Ir"]["values"]["new"].as_u64()?;
+    Some((case["id"].as_str()?.to_string(), count))
+}
+
+/// The counts of a baseline, and the compiler that its first lines name.
+fn parse_baseline(text: &str) -> Result<(Counts, Option<String>), Failure> {
+    let mut counts = Counts::new();
+    let mut compiler = None;
+    for (at, line) in text.lines().enumerate() {
+        if let Some(comment) = line.strip_prefix('#') {
+            compiler = compiler.or_else(|| comment.trim().strip_prefix("counted with ").map(String::from));
+        } else if let Some((name, count)) = line.split_once(' ')
+            && let Ok(count) = count.trim().parse()
+        {
+            counts.insert(name.to_string(), count);
+        } else {
+            return Err(Failure::Failed(format!("{BASELINE}:{}: not a name and a count: {line}", at + 1)));
+        }
+    }
+    Ok((counts, compiler))
+}
+
+fn write_baseline(counts: &Counts, compiler: &str) -> String {
+    let mut text = format!(
+        "# Instructions of one step (bench/benches/steps.rs), written by `cargo xtask bench steps --save`.\n\
+         # counted with {compiler}\n"
+    );
+    for (name, count) in counts {
+        text += &format!("{name} {count}\n");
+    }
+    text
+}
+
+/// A Markdown table of every step, also those that only the baseline knows.
+fn table(counts: &Counts, baseline: &Counts) -> String {
+    let mut names: Vec<&String> = counts.keys().chain(baseline.keys()).collect();
+    names.sort();
+    names.dedup();
+    let width = names.iter().map(|name| name.len()).max().unwrap_or(0).max("step".len());
+    let mut text = format!("| {:width$} | instructions | baseline | ratio |\n", "step");
+    text += &format!("|{}|-------------:|---------:|------:|\n", "-".repeat(width + 2));
+    for name in names {
+        let (now, before) = (counts.get(name), baseline.get(name));
+        let number = |count: Option<&u64>| count.map_or("-".to_string(), u64::to_string);
+        let ratio = match (now, before) {
+            (Some(now), Some(before)) => format!("{:.3}", *now as f64 / *before as f64),
+            (Some(_), None) => "new".into(),
+            (None, _) => "gone".into(),
+        };
+        text += &format!("| {name:width$} | {:>12} | {:>8} | {ratio:>5} |\n", number(now), number(before));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINE: &str = r#"{"id":"fixed_window","profiles":[{"tool":"DHAT","data":{}},{"tool":"Callgrind",
+        "data":{"total":{"metrics":{"Ir":{"values":{"new":73,"old":80}}}}}}]}"#;
+
+    fn counts(pairs: &[(&str, u64)]) -> Counts {
+        pairs.iter().map(|(name, count)| (name.to_string(), *count)).collect()
+    }
+
+    #[test]
+    fn the_new_count_is_read_from_the_runner() {
+        let text = format!("a line for people\n{}\n", LINE.replace('\n', ""));
+        assert_eq!(parse_counts(&text).expect("counts"), counts(&[("fixed_window", 73)]));
+    }
+
+    #[test]
+    fn a_runner_that_counts_nothing_is_a_failure() {
+        assert!(parse_counts("").is_err());
+        assert!(parse_counts(r#"{"id":"fixed_window","profiles":[]}"#).is_err());
+    }
+
+    #[test]
+    fn a_baseline_reads_back_as_it_was_written() {
+        let written = counts(&[("b", 2), ("a", 1)]);
+        let (read, compiler) = parse_baseline(&write_baseline(&written, "rustc 1.95.0")).expect("a baseline");
+        assert_eq!((read, compiler.as_deref()), (written, Some("rustc 1.95.0")));
+    }
+
+    #[test]
+    fn a_broken_baseline_is_named_by_its_line() {
+        let Err(Failure::Failed(message)) = parse_baseline("a 1\nb many\n") else { panic!("it was taken") };
+        assert!(message.starts_with("bench/steps.baseline:2:"), "{message}");
+    }
+
+    #[test]
+    fn the_table_shows_what_changed_came_and_went() {
+        let text =
+            table(&counts(&[("cells", 150), ("new_one", 7)]), &counts(&[("cells", 100), ("old_one", 9)]));
+        let rows: Vec<&str> = text.lines().skip(2).collect();
+        assert_eq!(
+            rows,
+            [
+                "| cells   |          150 |      100 | 1.500 |",
+                "| new_one |            7 |        - |   new |",
+                "| old_one |            - |        9 |  gone |",
+            ]
+        );
+    }
+}

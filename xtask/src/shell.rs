@@ -1,0 +1,155 @@
+//! Runs other programs, names them when they fail, and fetches the ones that are missing.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::{Failure, Outcome};
+
+/// The folder of the repository.
+pub(crate) fn root() -> &'static Path {
+    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
+    xtask.parent().unwrap_or(xtask)
+}
+
+/// A command of the same cargo that runs us, in the folder of the repository.
+pub(crate) fn cargo(words: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(words).current_dir(root());
+    command
+}
+
+/// Any other command, in the folder of the repository.
+pub(crate) fn program(name: &str, words: &[&str]) -> Command {
+    let mut command = Command::new(name);
+    command.args(words).current_dir(root());
+    command
+}
+
+/// Runs a command whose output goes to the terminal.
+pub(crate) fn run(command: &mut Command) -> Outcome {
+    println!("$ {}", spoken(command));
+    let status = command.status().map_err(|error| not_started(command, &error))?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(Failure::Failed(format!("`{}` ended with {status}", spoken(command))))
+    }
+}
+
+/// Runs a command and returns what it wrote; what it complained about still goes to the terminal.
+pub(crate) fn read(command: &mut Command) -> Result<String, Failure> {
+    let output = command.stderr(Stdio::inherit()).output().map_err(|error| not_started(command, &error))?;
+    if !output.status.success() {
+        return Err(Failure::Failed(format!("`{}` ended with {}", spoken(command), output.status)));
+    }
+    String::from_utf8(output.stdout)
+        .map_err(|_| Failure::Failed(format!("`{}` wrote something that is not text", spoken(command))))
+}
+
+/// What cargo knows about the workspace itself.
+pub(crate) fn metadata() -> Result<Value, Failure> {
+    let text = read(&mut cargo(&["metadata", "--format-version=1", "--no-deps"]))?;
+    serde_json::from_str(&text)
+        .map_err(|error| Failure::Failed(format!("`cargo metadata` is not JSON: {error}")))
+}
+
+/// The folder that cargo builds into, wherever the user has put it.
+pub(crate) fn target_folder() -> Result<PathBuf, Failure> {
+    let metadata = metadata()?;
+    let folder = metadata["target_directory"].as_str();
+    folder.map(PathBuf::from).ok_or_else(|| Failure::Failed("`cargo metadata` names no target folder".into()))
+}
+
+/// Makes sure that a subcommand of cargo is there, by adding its component of the toolchain if need be.
+pub(crate) fn need_component(component: &str, subcommand: &str) -> Outcome {
+    if answers(&mut cargo(&[subcommand, "--version"])) {
+        return Ok(());
+    }
+    println!("{component} is missing, adding it to the toolchain");
+    let added = run(&mut program("rustup", &["component", "add", component]));
+    if added.is_ok() && answers(&mut cargo(&[subcommand, "--version"])) {
+        return Ok(());
+    }
+    Err(Failure::Failed(format!(
+        "{component} is missing and could not be added\nwith rustup: rustup component add {component}\n\
+         without it: install the {component} package of the system that your Rust came from"
+    )))
+}
+
+/// Makes sure that valgrind is there. Installs it where that needs no password: as root, with apt-get.
+pub(crate) fn need_valgrind() -> Outcome {
+    if answers(&mut program("valgrind", &["--version"])) {
+        return Ok(());
+    }
+    let is_root = read(&mut program("id", &["-u"])).is_ok_and(|id| id.trim() == "0");
+    if is_root && answers(&mut program("apt-get", &["--version"])) {
+        println!("valgrind is missing, installing it");
+        let mut install = program("apt-get", &["install", "--yes", "--no-install-recommends", "valgrind"]);
+        install.env("DEBIAN_FRONTEND", "noninteractive");
+        // A fresh machine has no list of packages yet, so the first try may find nothing to install.
+        let installed = run(&mut install)
+            .or_else(|_| run(&mut program("apt-get", &["update"])).and_then(|()| run(&mut install)));
+        if installed.is_ok() && answers(&mut program("valgrind", &["--version"])) {
+            return Ok(());
+        }
+    }
+    Err(Failure::Failed(
+        "valgrind is missing: instructions cannot be counted without it\n\
+         Debian, Ubuntu: sudo apt-get install valgrind\n\
+         Fedora: sudo dnf install valgrind\n\
+         elsewhere: see https://valgrind.org (there is none for Windows or Apple silicon)"
+            .into(),
+    ))
+}
+
+/// Does this run at all, and end well? Says nothing.
+pub(crate) fn answers(command: &mut Command) -> bool {
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|s| s.success())
+}
+
+/// A command as one would type it.
+fn spoken(command: &Command) -> String {
+    let name = Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
+    let words = command.get_args().map(|word| word.to_string_lossy());
+    std::iter::once(name.to_string_lossy()).chain(words).collect::<Vec<_>>().join(" ")
+}
+
+fn not_started(command: &Command, error: &std::io::Error) -> Failure {
+    let name = command.get_program().to_string_lossy();
+    Failure::Failed(match error.kind() {
+        ErrorKind::NotFound => format!("`{name}` is not installed, or not on the PATH"),
+        _ => format!("`{name}` could not be started: {error}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failure(outcome: Outcome) -> String {
+        match outcome {
+            Err(Failure::Failed(message)) => message,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_missing_program_is_named() {
+        let message = failure(run(&mut program("no-such-program", &["--at-all"])));
+        assert_eq!(message, "`no-such-program` is not installed, or not on the PATH");
+    }
+
+    #[test]
+    fn a_failing_program_is_quoted_with_its_words() {
+        let message = failure(run(&mut cargo(&["no-such-subcommand"])));
+        assert!(message.starts_with("`cargo no-such-subcommand` ended with"), "{message}");
+    }
+}

@@ -1,0 +1,194 @@
+//! `cargo xtask test`: every check there is, in groups, the cheapest first. Start at [`GROUPS`].
+
+use std::time::Duration;
+
+use tidegate_clock::Stopwatch;
+
+use crate::{Failure, Outcome, VERBS, bench, shell, tidy, unknown};
+
+/// Some checks that belong together and can be run alone.
+struct Group {
+    name: &'static str,
+    about: &'static str,
+    run: fn() -> Result<Done, Failure>,
+}
+
+/// How a group ended, if it did not fail.
+enum Done {
+    Passed,
+    /// Nothing was found wrong, but not everything could be looked at; says why.
+    Skipped(String),
+}
+
+const GROUPS: &[Group] = &[
+    Group { name: "format", about: "the code is formatted (rustfmt.toml)", run: format },
+    Group { name: "lint", about: "clippy has nothing to say (Cargo.toml, clippy.toml)", run: lint },
+    Group {
+        name: "tidy",
+        about: "the text of the repository keeps its rules (xtask/src/tidy.rs)",
+        run: tidy,
+    },
+    Group { name: "unit", about: "unit, property and documentation tests", run: unit },
+    Group { name: "docs", about: "the documentation builds without a warning", run: docs },
+    Group { name: "accuracy", about: "the quick run of `cargo xtask accuracy`", run: accuracy },
+    Group { name: "bench", about: "the benches build; counts of instructions, which never fail", run: bench },
+];
+
+const FAIL_FAST: &str = "--fail-fast";
+
+pub(crate) fn details() -> String {
+    let mut text = String::from("\nGroups, in the order they run:\n");
+    for group in GROUPS {
+        text += &format!("  {:9} {}\n", group.name, group.about);
+    }
+    text + "\nAll groups run even if one fails, so that one run shows everything; --fail-fast stops at the first.\n\
+            What is missing (rustfmt, clippy, valgrind) is installed where that needs no password."
+}
+
+pub(crate) fn run(arguments: &[String]) -> Outcome {
+    let (fail_fast, chosen) = parse(arguments)?;
+    let whole = Stopwatch::start();
+    let mut rows = Vec::new();
+    let mut failed = Vec::new();
+    for group in chosen {
+        if fail_fast && !failed.is_empty() {
+            rows.push(row(group.name, "not run", None));
+            continue;
+        }
+        println!("\n== {}: {}", group.name, group.about);
+        let watch = Stopwatch::start();
+        let result = (group.run)();
+        let took = watch.elapsed();
+        let word = match &result {
+            Ok(Done::Passed) => "passed".to_string(),
+            Ok(Done::Skipped(reason)) => format!("skipped: {}", first_line(reason)),
+            Err(Failure::Failed(message) | Failure::Usage(message)) => {
+                eprintln!("{message}");
+                failed.push(group.name);
+                "FAILED".to_string()
+            }
+        };
+        println!("== {} {} ({})", group.name, first_word(&word), seconds(took));
+        rows.push(row(group.name, &word, Some(took)));
+    }
+    rows.push(row("total", if failed.is_empty() { "passed" } else { "FAILED" }, Some(whole.elapsed())));
+    println!("\n{}", rows.join("\n"));
+    if failed.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::Failed(format!(
+        "failed: {}\nrepeat {} alone: cargo xtask test {}",
+        failed.join(", "),
+        if failed.len() == 1 { "it" } else { "them" },
+        failed.join(" ")
+    )))
+}
+
+/// The groups that were named, or all; always in the order of the table, each once.
+fn parse(arguments: &[String]) -> Result<(bool, Vec<&'static Group>), Failure> {
+    let mut fail_fast = false;
+    let mut named = Vec::new();
+    for argument in arguments {
+        if argument == FAIL_FAST {
+            fail_fast = true;
+        } else if argument.starts_with('-') {
+            return Err(Failure::Usage(unknown("flag", argument, &[FAIL_FAST])));
+        } else if GROUPS.iter().any(|group| group.name == argument) {
+            named.push(argument.as_str());
+        } else {
+            let names: Vec<&str> = GROUPS.iter().map(|group| group.name).collect();
+            return Err(Failure::Usage(unknown("group", argument, &names)));
+        }
+    }
+    let chosen = GROUPS.iter().filter(|group| named.is_empty() || named.contains(&group.name));
+    Ok((fail_fast, chosen.collect()))
+}
+
+fn format() -> Result<Done, Failure> {
+    shell::need_component("rustfmt", "fmt")?;
+    passed(shell::run(&mut shell::cargo(&["fmt", "--all", "--check"])).map_err(|failure| match failure {
+        Failure::Failed(message) => {
+            Failure::Failed(format!("{message}\nto format everything: cargo fmt --all"))
+        }
+        usage => usage,
+    }))
+}
+
+fn lint() -> Result<Done, Failure> {
+    shell::need_component("clippy", "clippy")?;
+    passed(shell::run(&mut shell::cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])))
+}
+
+fn tidy() -> Result<Done, Failure> {
+    passed(tidy::run())
+}
+
+fn unit() -> Result<Done, Failure> {
+    passed(shell::run(&mut shell::cargo(&["test", "--workspace"])))
+}
+
+fn docs() -> Result<Done, Failure> {
+    let flags = std::env::var("RUSTDOCFLAGS").unwrap_or_default();
+    let mut doc = shell::cargo(&["doc", "--workspace", "--no-deps"]);
+    passed(shell::run(doc.env("RUSTDOCFLAGS", format!("{flags} -D warnings").trim())))
+}
+
+fn accuracy() -> Result<Done, Failure> {
+    match VERBS.iter().find(|verb| verb.name == "accuracy") {
+        Some(verb) => passed((verb.run)(&["--quick".to_string()])),
+        None => Ok(Done::Skipped("there is no verb `accuracy` yet".into())),
+    }
+}
+
+fn bench() -> Result<Done, Failure> {
+    shell::run(&mut shell::cargo(&["bench", "--workspace", "--no-run"]))?;
+    match bench::Tools::find() {
+        Ok(tools) => passed(bench::steps(&tools, false)),
+        Err(Failure::Failed(reason) | Failure::Usage(reason)) => {
+            println!("{reason}");
+            Ok(Done::Skipped(reason))
+        }
+    }
+}
+
+fn passed(outcome: Outcome) -> Result<Done, Failure> {
+    outcome.map(|()| Done::Passed)
+}
+
+fn row(name: &str, word: &str, took: Option<Duration>) -> String {
+    format!("{name:9} {:>8}  {word}", took.map(seconds).unwrap_or_default())
+}
+
+fn seconds(took: Duration) -> String {
+    format!("{:.1} s", took.as_secs_f64())
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
+}
+
+fn first_word(text: &str) -> &str {
+    text.split([':', ' ']).next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(line: &str) -> Vec<&'static str> {
+        let arguments: Vec<String> = line.split_whitespace().map(String::from).collect();
+        let (_, groups) = parse(&arguments).expect("a line that can be read");
+        groups.iter().map(|group| group.name).collect()
+    }
+
+    #[test]
+    fn no_name_means_every_group() {
+        assert_eq!(names("").len(), GROUPS.len());
+        assert_eq!(names("--fail-fast").len(), GROUPS.len());
+    }
+
+    #[test]
+    fn named_groups_run_once_and_the_cheapest_first() {
+        assert_eq!(names("unit format unit"), ["format", "unit"]);
+    }
+}
