@@ -150,9 +150,12 @@ mod tests {
     use crate::exact::count_attempts;
     use crate::limiter::Hit;
 
-    /// Says what it is told to say: (admitted, estimate, over, under) for each request in turn.
+    /// Admitted, estimate, over, under.
+    type Said = (bool, u64, u64, u64);
+
+    /// Says what it is told to say, for each request in turn.
     struct Scripted {
-        says: Vec<(bool, u64, u64, u64)>,
+        says: Vec<Said>,
         next: usize,
     }
 
@@ -175,7 +178,7 @@ mod tests {
 
     const WINDOW_US: u64 = 1_000;
 
-    fn judged(limit: u64, estimates_window: bool, script: &[(u64, (bool, u64, u64, u64))]) -> Tally {
+    fn judged(limit: u64, estimates_window: bool, script: &[(u64, Said)]) -> Tally {
         let (times_us, says): (Vec<u64>, Vec<_>) = script.iter().copied().unzip();
         let mut limiter = Scripted { says, next: 0 };
         let mut log = ExactLog::new(WINDOW_US);
@@ -186,7 +189,7 @@ mod tests {
     }
 
     /// `n` true admissions, all at once, so that the next decision meets a count of `n`.
-    fn filled(n: u64) -> Vec<(u64, (bool, u64, u64, u64))> {
+    fn filled(n: u64) -> Vec<(u64, Said)> {
         (1..=n).map(|truth| (10, (true, truth, 0, 0))).collect()
     }
 

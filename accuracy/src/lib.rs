@@ -112,7 +112,7 @@ fn write_plots(docs: &Path, figures: &[plots::Figure]) -> Result<(), String> {
 
 fn put(path: &Path, text: &str) -> Result<(), String> {
     fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))?;
-    println!("wrote {}", path.display());
+    println!("wrote {}", path.file_name().unwrap_or_default().display());
     Ok(())
 }
 

@@ -104,12 +104,12 @@ fn concurrency_acquire() -> &'static mut Prepared {
     prepared(Limit::concurrency(20, WINDOW), asks, (Ask::Acquire { id: 7, cost: 1 }, 1_000), true)
 }
 
-/// The same day as the charge before: no calendar arithmetic is needed.
+/// The same day as the charge before.
 fn calendar_day() -> &'static mut Prepared {
     charged(day_in_berlin(), (0..50).map(|n| n * 100), 30_000, true)
 }
 
-/// The first charge of another day, which must ask the calendar where that day begins and ends.
+/// The first charge of another day.
 fn calendar_day_next() -> &'static mut Prepared {
     charged(day_in_berlin(), (0..50).map(|n| n * 100), DAY_MS, true)
 }

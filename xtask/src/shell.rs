@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_failing_program_is_quoted_with_its_words() {
-        let message = failure(run(&mut cargo(&["no-such-subcommand"])));
-        assert!(message.starts_with("`cargo no-such-subcommand` ended with"), "{message}");
+        let message = failure(run(&mut program("false", &["--with", "words"])));
+        assert!(message.starts_with("`false --with words` ended with"), "{message}");
     }
 }

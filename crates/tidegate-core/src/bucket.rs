@@ -94,7 +94,8 @@ impl Law for Bucket {
 
     fn repair(&self, level: &mut &mut Level, now: Micros) {
         let now_us = self.tick.to_us(self.tick.floor(now.get()));
-        if self.tick.to_us(self.tick.floor(level.last_us)).saturating_sub(now_us) > patience(self.window_us()) {
+        if self.tick.to_us(self.tick.floor(level.last_us)).saturating_sub(now_us) > patience(self.window_us())
+        {
             level.last_us = now_us;
             let seen = self.see(level, now);
             self.write(level, &seen, seen.used);
@@ -130,7 +131,8 @@ impl Law for Bucket {
         if self.amount == 0 {
             return Bound::EXACT;
         }
-        let under = if self.see(level, now).owed { self.amount } else { self.amount.saturating_sub(self.burst) };
+        let under =
+            if self.see(level, now).owed { self.amount } else { self.amount.saturating_sub(self.burst) };
         Bound { over: self.burst, under }
     }
 

@@ -15,10 +15,11 @@ pub(crate) const PARTS: u64 = 20;
 
 /// The most cells a state can need.
 ///
-/// After compaction no two neighbours inside the window fit one cell: each such pair holds more than g units or spans W/20. Within a
-/// debt of one limit (2L units) that makes at most 2·(40 + 20) cells, plus the pair without a partner, the cell at the edge and the
-/// one that is being added.
-pub(crate) const CELLS_MAX: usize = 6 * PARTS as usize + 3;
+/// Within a debt of one limit there are 2L units, at most 40 g. After compaction two neighbours inside the window do not fit one cell
+/// (they hold more than g or span W/20), unless the older is tied to the one before it; but then those two hold more than g. So there
+/// are at most 40 tied cells and 2·(40 + 20) others, and besides them the one without a partner, the one at the edge and the one
+/// that is being added.
+pub(crate) const CELLS_MAX: usize = 8 * PARTS as usize + 3;
 
 /// Units charged close together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -92,7 +93,8 @@ impl CellLog {
     fn cell(&self, log: &Cells<'_>, index: usize) -> Timed {
         let cell = log.cells[index];
         // Only a clock set to 1970 can make a cell older than time: it counts as old as time.
-        let whole = |low: u32| log.head.last.saturating_sub(u64::from((log.head.last as u32).wrapping_sub(low)));
+        let whole =
+            |low: u32| log.head.last.saturating_sub(u64::from((log.head.last as u32).wrapping_sub(low)));
         Timed {
             first: self.ticks(log, whole(cell.first)),
             last: self.ticks(log, whole(cell.last)),
@@ -134,7 +136,15 @@ impl CellLog {
         1 + mul_div_up(cell.units - 2, inside, cell.last - cell.first)
     }
 
-    /// May two neighbours, or a cell and a charge, be one cell?
+    /// Does a cell begin at the instant at which the one before it ends?
+    ///
+    /// Such a cell takes no other instant. So all units of an instant are in one cell, or in the end of one and in a tied one that holds
+    /// nothing else, and a refund knows where to take them.
+    fn is_tied(&self, log: &Cells<'_>, index: usize) -> bool {
+        index > 0 && log.cells[index - 1].last == log.cells[index].first
+    }
+
+    /// May units charged from `first` to `last` share a cell?
     fn spans_one(&self, first: u64, last: u64) -> bool {
         (last - first) * PARTS < self.window
     }
@@ -161,7 +171,8 @@ impl CellLog {
         if log.head.tick != self.tick {
             for index in 0..log.head.len as usize {
                 let cell = self.cell(log, index);
-                log.cells[index] = Cell { first: cell.first as u32, last: cell.last as u32, ..log.cells[index] };
+                log.cells[index] =
+                    Cell { first: cell.first as u32, last: cell.last as u32, ..log.cells[index] };
             }
             log.head.last = self.ticks(log, log.head.last);
             log.head.tick = self.tick;
@@ -179,8 +190,9 @@ impl CellLog {
             let cell = self.cell(log, index);
             if kept > 0 {
                 let before = self.cell(log, kept - 1);
-                let fits = before.units + cell.units <= cell_units(self.amount) && self.spans_one(before.first, cell.last);
-                if fits && !self.at_edge(before, at) {
+                let fits = before.units + cell.units <= cell_units(self.amount)
+                    && self.spans_one(before.first, cell.last);
+                if fits && !self.at_edge(before, at) && !self.is_tied(log, kept - 1) {
                     log.cells[kept - 1].last = log.cells[index].last;
                     log.cells[kept - 1].units += log.cells[index].units;
                     continue;
@@ -196,7 +208,10 @@ impl CellLog {
         if log.head.len as usize == CELLS_MAX {
             self.compact(log, at);
         }
-        debug_assert!((log.head.len as usize) < log.cells.len(), "a compacted log has room for one more cell");
+        debug_assert!(
+            (log.head.len as usize) < log.cells.len(),
+            "a compacted log has room for one more cell"
+        );
         if let Some(free) = log.cells.get_mut(log.head.len as usize) {
             *free = Cell { first: at as u32, last: at as u32, units };
             log.head.len += 1;
@@ -306,7 +321,7 @@ impl Law for CellLog {
                 return;
             }
             let room = cell_units(self.amount).saturating_sub(newest.units);
-            if room > 0 && self.spans_one(newest.first, at) {
+            if room > 0 && self.spans_one(newest.first, at) && !self.is_tied(log, index) {
                 let part = u64::from(rest).min(room) as u32;
                 log.cells[index].units += part;
                 log.cells[index].last = at as u32;
@@ -321,6 +336,9 @@ impl Law for CellLog {
     fn refund(&self, log: &mut Cells<'_>, now: Micros, units: u64, of: Option<Micros>) -> u64 {
         let at = self.now(log, now);
         let of = of.map(|of| self.tick.floor(of.get()));
+        if of.is_some_and(|of| of + self.window <= at) {
+            return 0; // That charge has left the window, whatever its cell still holds.
+        }
         let (dead, _) = self.dead(log, at);
         let mut given = 0;
         for index in (dead..log.head.len as usize).rev() {

@@ -15,13 +15,13 @@
 //! # Ok::<(), tidegate_core::LimitError>(())
 //! ```
 
-mod time; // instants, spans and ticks
-mod math; // the two divisions that every algorithm needs
+mod math;
+mod time; // instants, spans and ticks // the two divisions that every algorithm needs
 
 mod ask; // what can be asked of a counter
-mod verdict; // what it answers
 mod limit; // limits that cannot be wrong
-mod state; // what a counter remembers
+mod state;
+mod verdict; // what it answers // what a counter remembers
 
 mod step; // the rules that all algorithms share
 
@@ -38,7 +38,9 @@ mod portable; // states as bytes, for stores and snapshots
 pub use ask::{Ask, Receipt};
 pub use bucket::Level;
 pub use calendar::{Calendar, Period, Unit, Weekday};
-pub use limit::{AMOUNT_MAX, Algorithm, Charge, LOG_AMOUNT_MAX, Limit, LimitError, PLACES_MAX, SUB_WINDOWS_MAX};
+pub use limit::{
+    AMOUNT_MAX, Algorithm, Charge, LOG_AMOUNT_MAX, Limit, LimitError, PLACES_MAX, SUB_WINDOWS_MAX,
+};
 pub use portable::{FORMS, Form, PORTABLE_VERSION, PortableError};
 pub use shaper::{Reservation, Shaped, Shaper};
 pub use state::State;

@@ -106,19 +106,25 @@ pub enum LimitError {
         amount: u64,
     },
     /// Too short or too long.
-    #[error("window {window} is not between {WINDOW_MIN} and {WINDOW_MAX}: use a longer or shorter one, or algorithm `calendar` for months")]
+    #[error(
+        "window {window} is not between {WINDOW_MIN} and {WINDOW_MAX}: use a longer or shorter one, or algorithm `calendar` for months"
+    )]
     WindowOutOfRange {
         /// The window asked for.
         window: Micros,
     },
     /// No burst at all, or more than 32 bits.
-    #[error("burst {burst} is not between 1 and {AMOUNT_MAX}: leave it out to allow a burst of the whole amount")]
+    #[error(
+        "burst {burst} is not between 1 and {AMOUNT_MAX}: leave it out to allow a burst of the whole amount"
+    )]
     BurstOutOfRange {
         /// The burst asked for.
         burst: u64,
     },
     /// It would take longer than anybody lives to refill.
-    #[error("a burst of {burst} at {amount} per {window} takes longer than {REFILL_MAX} to refill: use a smaller burst or a higher rate")]
+    #[error(
+        "a burst of {burst} at {amount} per {window} takes longer than {REFILL_MAX} to refill: use a smaller burst or a higher rate"
+    )]
     BurstTooSlow {
         /// The burst asked for.
         burst: u64,
@@ -147,19 +153,25 @@ pub enum LimitError {
         window: Micros,
     },
     /// The log would be too long.
-    #[error("a sliding log keeps an entry for each unit, {LOG_AMOUNT_MAX} at most, not {amount}: use `sliding_window` with `strict: true`, which never admits more either")]
+    #[error(
+        "a sliding log keeps an entry for each unit, {LOG_AMOUNT_MAX} at most, not {amount}: use `sliding_window` with `strict: true`, which never admits more either"
+    )]
     LogTooLong {
         /// The amount asked for.
         amount: u64,
     },
     /// Too many places.
-    #[error("a concurrency limit has {PLACES_MAX} places at most, not {amount}: use a smaller amount, or one limit per shard")]
+    #[error(
+        "a concurrency limit has {PLACES_MAX} places at most, not {amount}: use a smaller amount, or one limit per shard"
+    )]
     PlacesTooMany {
         /// The amount asked for.
         amount: u64,
     },
     /// Too short or too long.
-    #[error("time to live {ttl} is not between {WINDOW_MIN} and {WINDOW_MAX}: it should be longer than the longest request")]
+    #[error(
+        "time to live {ttl} is not between {WINDOW_MIN} and {WINDOW_MAX}: it should be longer than the longest request"
+    )]
     TtlOutOfRange {
         /// The time to live asked for.
         ttl: Micros,
@@ -177,7 +189,9 @@ pub enum LimitError {
         zone: String,
     },
     /// A place cannot be owed.
-    #[error("`charge: always` has no meaning for a concurrency limit: a place is held or it is not; leave it out")]
+    #[error(
+        "`charge: always` has no meaning for a concurrency limit: a place is held or it is not; leave it out"
+    )]
     AlwaysWithoutWindow,
 }
 
@@ -333,12 +347,19 @@ impl Limit {
         Ok(Kind::Sub(SubWindows { amount, k, width: width_us / tick.us(), tick, strict }))
     }
 
-    fn bucket(algorithm: Algorithm, amount: u64, window: Micros, burst: Option<u64>) -> Result<Self, LimitError> {
+    fn bucket(
+        algorithm: Algorithm,
+        amount: u64,
+        window: Micros,
+        burst: Option<u64>,
+    ) -> Result<Self, LimitError> {
         let window_us = self::window(window)?;
         let amount = self::amount(amount)?;
         let burst = match burst {
             None => amount,
-            Some(burst) if burst == 0 || burst > AMOUNT_MAX => return Err(LimitError::BurstOutOfRange { burst }),
+            Some(burst) if burst == 0 || burst > AMOUNT_MAX => {
+                return Err(LimitError::BurstOutOfRange { burst });
+            }
             Some(burst) => burst as u32,
         };
         let refill_us = u128::from(burst) * u128::from(window_us);
@@ -485,7 +506,8 @@ impl Limit {
             law.reset_after(&view, now)
         });
         // A fixed window's count is the bound of the window that follows.
-        let bound_too = if let Kind::Fixed(law) = &self.kind { Micros::new(law.window_us) } else { Micros::ZERO };
+        let bound_too =
+            if let Kind::Fixed(law) = &self.kind { Micros::new(law.window_us) } else { Micros::ZERO };
         until_reset.plus(bound_too).plus(SLACK)
     }
 }

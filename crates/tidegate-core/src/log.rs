@@ -129,7 +129,10 @@ impl Law for SlidingLog {
         match log.entries[..len].last_mut() {
             Some(newest) if newest.at_us == at_us => newest.units += units,
             _ => {
-                debug_assert!(len < log.entries.len(), "each entry holds a unit, and there is room for every unit");
+                debug_assert!(
+                    len < log.entries.len(),
+                    "each entry holds a unit, and there is room for every unit"
+                );
                 if let Some(free) = log.entries.get_mut(len) {
                     *free = Entry { at_us, units };
                     log.head.len += 1;

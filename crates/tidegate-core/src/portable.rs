@@ -331,12 +331,14 @@ fn level(reader: &mut Reader<'_>) -> Result<Inner, PortableError> {
 
 fn cells(reader: &mut Reader<'_>, items: usize) -> Result<Inner, PortableError> {
     let (tick, refunded) = reader.flags()?;
-    let last = sound(reader.take(7), |last| last <= Micros::MAX.get() / tick.us(), "a time after the year 2255")?;
+    let last =
+        sound(reader.take(7), |last| last <= Micros::MAX.get() / tick.us(), "a time after the year 2255")?;
     let total = reader.take(5);
     let mut cells: Box<[Cell]> = [Cell::default(); CELLS_MAX].into();
     let (mut units, mut youngest) = (0, u32::MAX);
     for cell in &mut cells[..items] {
-        *cell = Cell { first: reader.take(4) as u32, last: reader.take(4) as u32, units: reader.take(4) as u32 };
+        *cell =
+            Cell { first: reader.take(4) as u32, last: reader.take(4) as u32, units: reader.take(4) as u32 };
         let age = |low: u32| (last as u32).wrapping_sub(low);
         if age(cell.first) > youngest || age(cell.last) > age(cell.first) {
             return Err(PortableError::Damaged { what: "cells out of order" });
@@ -373,7 +375,11 @@ fn places(reader: &mut Reader<'_>, items: usize, capacity: usize) -> Result<Inne
         let id = reader.take(8);
         let in_time = |expires: u64| expires >= latest && expires <= last_us + WINDOW_MAX.get();
         let expires_us = sound(reader.take(7), in_time, "places out of order")?;
-        *place = Place { id, expires_us, units: sound(reader.take(4), |units| units > 0, "an empty place")? as u32 };
+        *place = Place {
+            id,
+            expires_us,
+            units: sound(reader.take(4), |units| units > 0, "an empty place")? as u32,
+        };
         latest = expires_us;
         units += u64::from(place.units);
     }

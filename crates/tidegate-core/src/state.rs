@@ -21,13 +21,28 @@ pub struct State {
 #[derive(Clone)]
 pub(crate) enum Inner {
     /// Fixed window and two-window counter.
-    Pair { index: u64, counts: [u32; 2] },
+    Pair {
+        index: u64,
+        counts: [u32; 2],
+    },
     /// Sub-windows.
-    Ring { index: u64, counts: Box<[u32]> },
+    Ring {
+        index: u64,
+        counts: Box<[u32]>,
+    },
     Level(Level),
-    Cells { head: CellHead, cells: Box<[Cell]> },
-    Log { head: LogHead, entries: Box<[Entry]> },
-    Places { head: PlaceHead, places: Box<[Place]> },
+    Cells {
+        head: CellHead,
+        cells: Box<[Cell]>,
+    },
+    Log {
+        head: LogHead,
+        entries: Box<[Entry]>,
+    },
+    Places {
+        head: PlaceHead,
+        places: Box<[Place]>,
+    },
     Spent(Spent),
 }
 
@@ -53,12 +68,14 @@ impl State {
                 let head = CellHead { tick: law.tick, ..CellHead::default() };
                 Inner::Cells { head, cells: [Cell::default(); CELLS_MAX].into() }
             }
-            Kind::Log(_) => {
-                Inner::Log { head: LogHead::default(), entries: vec![Entry::default(); list_capacity(kind)].into() }
-            }
-            Kind::Concurrency(_) => {
-                Inner::Places { head: PlaceHead::default(), places: vec![Place::default(); list_capacity(kind)].into() }
-            }
+            Kind::Log(_) => Inner::Log {
+                head: LogHead::default(),
+                entries: vec![Entry::default(); list_capacity(kind)].into(),
+            },
+            Kind::Concurrency(_) => Inner::Places {
+                head: PlaceHead::default(),
+                places: vec![Place::default(); list_capacity(kind)].into(),
+            },
             Kind::Calendar { .. } => Inner::Spent(Spent::default()),
         };
         Self { inner }

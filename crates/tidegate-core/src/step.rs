@@ -53,7 +53,13 @@ pub enum Charge {
 }
 
 /// Judges `ask` and carries it out.
-pub(crate) fn step<L: Law>(law: &L, charge: Charge, state: &mut L::State<'_>, ask: Ask, now: Micros) -> Verdict {
+pub(crate) fn step<L: Law>(
+    law: &L,
+    charge: Charge,
+    state: &mut L::State<'_>,
+    ask: Ask,
+    now: Micros,
+) -> Verdict {
     law.repair(state, now);
     match ask {
         Ask::Charge { cost: 0 } | Ask::Acquire { cost: 0, .. } | Ask::Peek => judge(law, state, 0, now),
@@ -96,7 +102,13 @@ pub(crate) fn judge<L: Law>(law: &L, state: &mut L::State<'_>, cost: u64, now: M
 }
 
 /// The answer to an ask that changed nothing and is content with any room.
-pub(crate) fn look<L: Law>(law: &L, state: &L::State<'_>, outcome: Outcome, applied: i64, now: Micros) -> Verdict {
+pub(crate) fn look<L: Law>(
+    law: &L,
+    state: &L::State<'_>,
+    outcome: Outcome,
+    applied: i64,
+    now: Micros,
+) -> Verdict {
     numbers(law, state, outcome, 1, now, law.used(state, now), applied, 0)
 }
 
@@ -127,13 +139,22 @@ fn force<L: Law>(law: &L, state: &mut L::State<'_>, used: u64, cost: u64, now: M
     forced
 }
 
-fn give_back<L: Law>(law: &L, state: &mut L::State<'_>, units: u64, receipt: Option<Receipt>, now: Micros) -> Verdict {
+fn give_back<L: Law>(
+    law: &L,
+    state: &mut L::State<'_>,
+    units: u64,
+    receipt: Option<Receipt>,
+    now: Micros,
+) -> Verdict {
     let given = if units == 0 { 0 } else { law.refund(state, now, units, receipt.map(|receipt| receipt.at)) };
     look(law, state, Outcome::Admitted, -(given as i64), now)
 }
 
 /// The numbers of a verdict, on a state with `used` units in use after the decision.
-#[expect(clippy::too_many_arguments, reason = "one call site per outcome; a struct would only rename the arguments")]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "one call site per outcome; a struct would only rename the arguments"
+)]
 #[inline]
 fn numbers<L: Law>(
     law: &L,

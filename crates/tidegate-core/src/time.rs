@@ -53,12 +53,19 @@ impl Micros {
 impl fmt::Display for Micros {
     /// With the largest unit that leaves no rest: `90s`, `1500ms`, `2h`.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const UNITS: [(u64, &str); 6] =
-            [(86_400_000_000, "d"), (3_600_000_000, "h"), (60_000_000, "m"), (1_000_000, "s"), (1_000, "ms"), (1, "us")];
+        const UNITS: [(u64, &str); 6] = [
+            (86_400_000_000, "d"),
+            (3_600_000_000, "h"),
+            (60_000_000, "m"),
+            (1_000_000, "s"),
+            (1_000, "ms"),
+            (1, "us"),
+        ];
         if self.0 == 0 {
             return out.write_str("0s");
         }
-        let (size, unit) = UNITS.into_iter().find(|(size, _)| self.0.is_multiple_of(*size)).unwrap_or((1, "us"));
+        let (size, unit) =
+            UNITS.into_iter().find(|(size, _)| self.0.is_multiple_of(*size)).unwrap_or((1, "us"));
         write!(out, "{}{unit}", self.0 / size)
     }
 }

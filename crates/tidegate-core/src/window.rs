@@ -53,10 +53,9 @@ impl Windows<'_> {
         given
     }
 
-    fn repair(&mut self, width_us: u64, window_us: u64, now_us: u64) {
-        if (*self.index * width_us).saturating_sub(now_us) > patience(window_us) {
-            *self.index = now_us / width_us;
-        }
+    /// Was the newest window written by a clock that must have been broken?
+    fn is_from_the_future(&self, width_us: u64, window_us: u64, now_us: u64) -> bool {
+        (*self.index * width_us).saturating_sub(now_us) > patience(window_us)
     }
 }
 
@@ -89,7 +88,9 @@ impl Law for FixedWindow {
     }
 
     fn repair(&self, state: &mut Windows<'_>, now: Micros) {
-        state.repair(self.window_us, self.window_us, now.get());
+        if state.is_from_the_future(self.window_us, self.window_us, now.get()) {
+            *state.index = now.get() / self.window_us;
+        }
     }
 
     fn at(&self, state: &Windows<'_>, now: Micros) -> Micros {
@@ -101,7 +102,11 @@ impl Law for FixedWindow {
     }
 
     fn wait(&self, state: &Windows<'_>, now: Micros, cost: u64) -> Micros {
-        if self.used(state, now) + cost <= u64::from(self.amount) { Micros::ZERO } else { self.end(state, now) }
+        if self.used(state, now) + cost <= u64::from(self.amount) {
+            Micros::ZERO
+        } else {
+            self.end(state, now)
+        }
     }
 
     fn reset_after(&self, state: &Windows<'_>, now: Micros) -> Micros {
@@ -187,7 +192,10 @@ impl Law for SubWindows {
 
     fn repair(&self, state: &mut Windows<'_>, now: Micros) {
         let now_us = self.tick.to_us(self.tick.floor(now.get()));
-        state.repair(self.width_us(), self.window_us(), now_us);
+        if state.is_from_the_future(self.width_us(), self.window_us(), now_us) {
+            // The next one to start: at its start the leaving sub-window counts in full, so that a broken clock frees nothing.
+            *state.index = now_us.div_ceil(self.width_us());
+        }
     }
 
     fn at(&self, state: &Windows<'_>, now: Micros) -> Micros {

@@ -2,6 +2,7 @@
 
 use crate::model::Family;
 use crate::numbers::{Numbers, div_ceil};
+use crate::truth::Given;
 
 /// A level in unit·µs, so that a unit weighs one window and every µs takes away one amount.
 #[derive(Debug, Clone, Default)]
@@ -41,13 +42,13 @@ impl Family for Bucket {
         self.set_level(numbers, self.level + units * numbers.window);
     }
 
-    fn refund(&mut self, numbers: &Numbers, eff: i128, units: i128, _receipt_at: Option<i128>) -> i128 {
+    fn refund(&mut self, numbers: &Numbers, eff: i128, units: i128, _receipt_at: Option<i128>) -> Vec<Given> {
         let given = units.min(self.used(numbers, eff));
         if given > 0 {
             *self = self.seen_at(numbers, eff);
             self.set_level(numbers, (self.level - units * numbers.window).max(0));
         }
-        given
+        vec![Given::Newest { units: given }]
     }
 
     fn keep(&mut self, numbers: &Numbers, eff: i128) {

@@ -10,6 +10,7 @@ use jiff::tz::TimeZone;
 use crate::model::Family;
 use crate::numbers::Numbers;
 use crate::spec::{Calendar, Unit, Weekday};
+use crate::truth::Given;
 
 const US_PER_S: i128 = 1_000_000;
 const S_PER_MINUTE: i64 = 60;
@@ -65,14 +66,14 @@ impl Family for CalendarQuota {
         self.used += units;
     }
 
-    fn refund(&mut self, _numbers: &Numbers, eff: i128, units: i128, receipt_at: Option<i128>) -> i128 {
+    fn refund(&mut self, _numbers: &Numbers, eff: i128, units: i128, receipt_at: Option<i128>) -> Vec<Given> {
         let is_charged_now = receipt_at.is_none_or(|at| self.is_current(at));
         if !self.is_current(eff) || !is_charged_now {
-            return 0;
+            return Vec::new();
         }
         let given = units.min(self.used);
         self.used -= given;
-        given
+        vec![Given::Newest { units: given }]
     }
 
     fn keep(&mut self, _numbers: &Numbers, eff: i128) {

@@ -3,9 +3,10 @@
 
 use crate::model::Family;
 use crate::numbers::{CELLS, Numbers, div_ceil};
+use crate::truth::Given;
 
 /// At this many cells a new one is made only after merging those that fit together.
-const CELLS_MAX: usize = 123;
+const CELLS_MAX: usize = 163;
 
 /// Cells, oldest first.
 #[derive(Debug, Clone, Default)]
@@ -80,12 +81,13 @@ impl Family for Cells {
         let edge = eff - numbers.window;
         self.drop_left(edge);
         let mut rest = units;
+        let is_tied = is_last_tied(&self.cells);
         if let Some(newest) = self.cells.last_mut() {
             if newest.first == eff {
                 newest.units += units; // The same instant: exact at any size.
                 return;
             }
-            if is_short(numbers, newest.first, eff) && newest.units < numbers.cell_units {
+            if !is_tied && is_short(numbers, newest.first, eff) && newest.units < numbers.cell_units {
                 let fitting = rest.min(numbers.cell_units - newest.units);
                 newest.units += fitting;
                 newest.last = eff;
@@ -100,19 +102,23 @@ impl Family for Cells {
         }
     }
 
-    fn refund(&mut self, numbers: &Numbers, eff: i128, units: i128, receipt_at: Option<i128>) -> i128 {
+    fn refund(&mut self, numbers: &Numbers, eff: i128, units: i128, receipt_at: Option<i128>) -> Vec<Given> {
         let edge = eff - numbers.window;
         self.drop_left(edge);
-        let mut given = 0;
+        if receipt_at.is_some_and(|at| at <= edge) {
+            return Vec::new(); // What was charged then has left the window, whatever its cell still holds.
+        }
+        let (mut left, mut given) = (units, Vec::new());
         for cell in self.cells.iter_mut().rev() {
             if receipt_at.is_none_or(|at| cell.first <= at && at <= cell.last) {
-                let taken = cell.units.min(units - given);
+                let taken = cell.units.min(left);
                 cell.units -= taken;
-                given += taken;
+                left -= taken;
+                given.push(Given::Between { from: cell.first, to: cell.last, units: taken });
             }
         }
         self.cells.retain(|cell| cell.units > 0);
-        if given > 0 {
+        if left < units {
             self.refunded = true;
             self.compact(numbers, edge);
         }
@@ -148,9 +154,11 @@ impl Cells {
     fn compact(&mut self, numbers: &Numbers, edge: i128) {
         let mut merged: Vec<Cell> = Vec::new();
         for cell in self.cells.drain(..) {
+            let is_tied = is_last_tied(&merged);
             match merged.last_mut() {
                 Some(before)
-                    if before.first > edge
+                    if !is_tied
+                        && before.first > edge
                         && cell.first > edge
                         && before.units + cell.units <= numbers.cell_units
                         && is_short(numbers, before.first, cell.last) =>
@@ -163,4 +171,9 @@ impl Cells {
         }
         self.cells = merged;
     }
+}
+
+/// Whether the newest cell begins when the one before it ends: then it holds that instant and nothing else.
+fn is_last_tied(cells: &[Cell]) -> bool {
+    matches!(cells, [.., before, newest] if before.last == newest.first)
 }

@@ -2,6 +2,7 @@
 
 use crate::model::Family;
 use crate::numbers::Numbers;
+use crate::truth::Given;
 
 /// The places taken, in the order of taking.
 #[derive(Debug, Clone, Default)]
@@ -62,8 +63,14 @@ impl Family for Places {
     }
 
     /// Places are given back by their holder alone.
-    fn refund(&mut self, _numbers: &Numbers, _eff: i128, _units: i128, _receipt_at: Option<i128>) -> i128 {
-        0
+    fn refund(
+        &mut self,
+        _numbers: &Numbers,
+        _eff: i128,
+        _units: i128,
+        _receipt_at: Option<i128>,
+    ) -> Vec<Given> {
+        Vec::new()
     }
 
     fn keep(&mut self, _numbers: &Numbers, eff: i128) {

@@ -2,6 +2,7 @@
 
 use crate::model::Family;
 use crate::numbers::Numbers;
+use crate::truth::Given;
 
 /// Charges, oldest first.
 #[derive(Debug, Clone, Default)]
@@ -51,14 +52,15 @@ impl Family for Log {
         self.charges.push(Charge { at: eff, units });
     }
 
-    fn refund(&mut self, numbers: &Numbers, eff: i128, units: i128, receipt_at: Option<i128>) -> i128 {
-        let mut given = 0;
+    fn refund(&mut self, numbers: &Numbers, eff: i128, units: i128, receipt_at: Option<i128>) -> Vec<Given> {
+        let (mut left, mut given) = (units, Vec::new());
         for charge in self.charges.iter_mut().rev() {
             let is_named = receipt_at.is_none_or(|at| charge.at == at);
             if is_named && charge.lives(numbers, eff) {
-                let taken = charge.units.min(units - given);
+                let taken = charge.units.min(left);
                 charge.units -= taken;
-                given += taken;
+                left -= taken;
+                given.push(Given::Between { from: charge.at, to: charge.at, units: taken });
             }
         }
         given

@@ -11,7 +11,7 @@ use crate::concurrency::Places;
 use crate::log::Log;
 use crate::numbers::Numbers;
 use crate::spec::{Algorithm, Spec};
-use crate::truth::Ledger;
+use crate::truth::{Given, Ledger};
 use crate::windows::{FixedWindow, SubWindows};
 
 /// A clock may be behind the stored time by this much, or by a window, without being thought broken before.
@@ -34,8 +34,8 @@ pub(crate) trait Family: fmt::Debug + Send {
     fn used(&self, numbers: &Numbers, eff: i128) -> i128;
     /// Counts units; only places heed the holder.
     fn charge(&mut self, numbers: &Numbers, eff: i128, units: i128, holder: Option<u64>);
-    /// Gives back what it can of at least one unit and says how much; changes nothing if that is 0.
-    fn refund(&mut self, numbers: &Numbers, eff: i128, units: i128, receipt_at: Option<i128>) -> i128;
+    /// Gives back what it can of at least one unit and says how much of what; changes nothing if that is nothing.
+    fn refund(&mut self, numbers: &Numbers, eff: i128, units: i128, receipt_at: Option<i128>) -> Vec<Given>;
     /// Makes `eff` the stored time and forgets what has left the window.
     fn keep(&mut self, numbers: &Numbers, eff: i128);
     /// How far an exact window may be from `used`: units over it, units under it.
@@ -45,10 +45,6 @@ pub(crate) trait Family: fmt::Debug + Send {
     /// The end of the window that holds `eff`, for aligned windows.
     fn window_end(&self, _numbers: &Numbers, _eff: i128) -> Option<i128> {
         None
-    }
-    /// The time from which charges can be given back without a receipt.
-    fn blind_from(&self, _numbers: &Numbers, _eff: i128) -> i128 {
-        i128::MIN
     }
     /// The places, if this is what is counted.
     fn places(&mut self) -> Option<&mut Places> {
@@ -240,10 +236,11 @@ impl Draft<'_> {
             return Step::admitted();
         }
         let receipt_at = receipt.map(|receipt| self.numbers.floor(i128::from(receipt.at_us)));
-        let given = self.family.refund(self.numbers, self.eff, units, receipt_at);
-        match receipt_at.filter(|_| !self.numbers.is_bucket) {
-            Some(at) => self.ledger.take_at(at, given),
-            None => self.ledger.take_newest(self.family.blind_from(self.numbers, self.eff), given),
+        let mut given = 0;
+        for part in self.family.refund(self.numbers, self.eff, units, receipt_at) {
+            // A bucket gives back to its level as it is, whatever the receipt says.
+            self.ledger.take(&part, receipt_at.filter(|_| !self.numbers.is_bucket));
+            given += part.units();
         }
         Step { applied: -given, wrote: given > 0, ..Step::admitted() }
     }

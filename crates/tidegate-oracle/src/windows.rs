@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 
 use crate::model::Family;
 use crate::numbers::{Numbers, div_ceil};
+use crate::truth::Given;
 
 /// Windows counted each alone.
 #[derive(Debug, Clone, Default)]
@@ -40,11 +41,11 @@ impl Family for FixedWindow {
         self.counts.add(eff.div_euclid(numbers.window), units);
     }
 
-    fn refund(&mut self, numbers: &Numbers, eff: i128, units: i128, receipt_at: Option<i128>) -> i128 {
+    fn refund(&mut self, numbers: &Numbers, eff: i128, units: i128, receipt_at: Option<i128>) -> Vec<Given> {
         let current = eff.div_euclid(numbers.window);
         let charged = receipt_at.map_or(current, |at| at.div_euclid(numbers.window));
         // The window before no longer limits anything, but the bound tells of it.
-        if (current - 1..=current).contains(&charged) { self.counts.take(charged, units) } else { 0 }
+        self.counts.give_back(current - 1..=current, charged, units, numbers.window)
     }
 
     fn keep(&mut self, numbers: &Numbers, eff: i128) {
@@ -59,10 +60,6 @@ impl Family for FixedWindow {
     fn window_end(&self, numbers: &Numbers, eff: i128) -> Option<i128> {
         Some((eff.div_euclid(numbers.window) + 1) * numbers.window)
     }
-
-    fn blind_from(&self, numbers: &Numbers, eff: i128) -> i128 {
-        eff.div_euclid(numbers.window) * numbers.window
-    }
 }
 
 impl Family for SubWindows {
@@ -75,7 +72,8 @@ impl Family for SubWindows {
     }
 
     fn move_back(&mut self, numbers: &Numbers, n: i128) -> i128 {
-        self.counts.move_back(n.div_euclid(numbers.sub_window)) * numbers.sub_window
+        // The next one to start: at its start the leaving sub-window counts whole, so that a wrong clock frees nothing.
+        self.counts.move_back(div_ceil(n, numbers.sub_window)) * numbers.sub_window
     }
 
     fn used(&self, numbers: &Numbers, eff: i128) -> i128 {
@@ -88,11 +86,10 @@ impl Family for SubWindows {
         self.counts.add(eff.div_euclid(numbers.sub_window), units);
     }
 
-    fn refund(&mut self, numbers: &Numbers, eff: i128, units: i128, receipt_at: Option<i128>) -> i128 {
+    fn refund(&mut self, numbers: &Numbers, eff: i128, units: i128, receipt_at: Option<i128>) -> Vec<Given> {
         let newest = eff.div_euclid(numbers.sub_window);
         let charged = receipt_at.map_or(newest, |at| at.div_euclid(numbers.sub_window));
-        let reach = newest - numbers.sub_windows..=newest;
-        if reach.contains(&charged) { self.counts.take(charged, units) } else { 0 }
+        self.counts.give_back(newest - numbers.sub_windows..=newest, charged, units, numbers.sub_window)
     }
 
     fn keep(&mut self, numbers: &Numbers, eff: i128) {
@@ -103,10 +100,6 @@ impl Family for SubWindows {
     fn bound(&self, numbers: &Numbers, eff: i128) -> (i128, i128) {
         let (whole, counted) = self.leaving(numbers, eff);
         (whole - counted, counted)
-    }
-
-    fn blind_from(&self, numbers: &Numbers, eff: i128) -> i128 {
-        eff.div_euclid(numbers.sub_window) * numbers.sub_window
     }
 }
 
@@ -141,10 +134,17 @@ impl Counts {
         *self.units.entry(window).or_insert(0) += units;
     }
 
-    fn take(&mut self, window: i128, units: i128) -> i128 {
-        let given = units.min(self.of(window));
+    /// Gives back up to `units` of a window, if it is within reach.
+    fn give_back(
+        &mut self,
+        reach: RangeInclusive<i128>,
+        window: i128,
+        units: i128,
+        width: i128,
+    ) -> Vec<Given> {
+        let given = if reach.contains(&window) { units.min(self.of(window)) } else { 0 };
         self.add(window, -given);
-        given
+        vec![Given::in_window(window, width, given)]
     }
 
     /// Renumbers all windows so that the newest is `window`, and says by how many.

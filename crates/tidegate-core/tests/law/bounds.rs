@@ -44,7 +44,11 @@ fn check(script: &Script) -> Result<(), TestCaseError> {
         } else if step.spec.amount > 0 {
             let before = truth - verdict.applied.unsigned_abs();
             let asked = u128::from(before) + u128::from(cost);
-            prop_assert!(asked + u128::from(under) > u128::from(step.spec.amount), "refused too early: {}", told);
+            prop_assert!(
+                asked + u128::from(under) > u128::from(step.spec.amount),
+                "refused too early: {}",
+                told
+            );
         }
         Ok(())
     })

@@ -1,6 +1,8 @@
 //! The code under test, run on scripts of the oracle's language.
 
-use tidegate_core::{Ask, Calendar, Charge, Limit, LimitError, Micros, Outcome, Receipt, State, Unit, Verdict, Weekday};
+use tidegate_core::{
+    Ask, Calendar, Charge, Limit, LimitError, Micros, Outcome, Receipt, State, Unit, Verdict, Weekday,
+};
 use tidegate_oracle as oracle;
 
 /// The limit that a spec describes.
@@ -46,7 +48,8 @@ fn calendar(calendar: &oracle::Calendar) -> Result<Calendar, LimitError> {
 
 /// An oracle's ask in the core's words.
 pub fn ask(ask: &oracle::Ask) -> Ask {
-    let receipt = |receipt: &oracle::Receipt| Receipt { at: Micros::new(receipt.at_us), units: receipt.units };
+    let receipt =
+        |receipt: &oracle::Receipt| Receipt { at: Micros::new(receipt.at_us), units: receipt.units };
     match ask {
         oracle::Ask::Charge { cost } => Ask::Charge { cost: *cost },
         oracle::Ask::Peek => Ask::Peek,

@@ -76,7 +76,14 @@ fn shape(algorithm: Algorithm) -> impl Strategy<Value = Spec> {
         30 * DAY,
         366 * DAY,
     ];
-    let zones = vec!["UTC", "Europe/Berlin", "America/St_Johns", "Asia/Kathmandu", "Pacific/Apia", "America/Sao_Paulo"];
+    let zones = vec![
+        "UTC",
+        "Europe/Berlin",
+        "America/St_Johns",
+        "Asia/Kathmandu",
+        "Pacific/Apia",
+        "America/Sao_Paulo",
+    ];
     let units = vec![Unit::Day, Unit::Week, Unit::Month];
     let starts = vec![Weekday::Monday, Weekday::Sunday, Weekday::Thursday];
     (
@@ -120,11 +127,16 @@ struct Tier {
 
 fn tier() -> impl Strategy<Value = Tier> {
     let usual = prop::sample::select(vec![1, 2, 3, 5, 10, 19, 20, 21, 41, 60, 100, 101, 1_000]);
-    let large = prop::sample::select(vec![0, 9_999, 1_000_003, 900_000_000, (1 << 31) + 1, u64::from(u32::MAX)]);
+    let large =
+        prop::sample::select(vec![0, 9_999, 1_000_003, 900_000_000, (1 << 31) + 1, u64::from(u32::MAX)]);
     let amount = prop_oneof![9 => usual, 1 => large];
     let burst = prop_oneof![2 => Just(None), 1 => prop::sample::select(vec![1, 3, 10, 100, 1_000, u64::from(u32::MAX)]).prop_map(Some)];
-    (amount, burst, prop::bool::weighted(0.3), 1..4_u64)
-        .prop_map(|(amount, burst, always, ttl_parts)| Tier { amount, burst, always, ttl_parts })
+    (amount, burst, prop::bool::weighted(0.3), 1..4_u64).prop_map(|(amount, burst, always, ttl_parts)| Tier {
+        amount,
+        burst,
+        always,
+        ttl_parts,
+    })
 }
 
 /// The shape with a tier's numbers; amounts that this algorithm or window cannot hold are made smaller.

@@ -126,12 +126,14 @@ fn small_limits_are_exact() {
         ],
     );
 }
-/// Charges every millisecond while the limit doubles: 120 cells by the time it is 640, and then some.
-fn crowd(charges_at_640: u64) -> Vec<Answer> {
+
+/// Charges every millisecond while the limit doubles: 160 cells by the time it is 2560, and then some.
+fn crowd(charges_at_2560: u64) -> Vec<Answer> {
     let mut script = String::new();
     let mut now_ms = 0;
+    let doubling = [(40, 2, 20), (80, 4, 20), (160, 8, 20), (320, 16, 20), (640, 32, 20), (1280, 64, 20)];
     for (amount, cost, charges) in
-        [(20, 1, 40), (40, 2, 20), (80, 4, 20), (160, 8, 20), (320, 16, 20), (640, 32, charges_at_640)]
+        [(20, 1, 40)].into_iter().chain(doubling).chain([(2560, 128, charges_at_2560)])
     {
         script += &format!("limit sliding_window {amount}/1m charge=always\n");
         for _ in 0..charges {
@@ -144,11 +146,11 @@ fn crowd(charges_at_640: u64) -> Vec<Answer> {
 }
 
 #[test]
-fn the_124th_cell_merges_the_others_first() {
-    // With 123 cells every unit of the first 39 ms has a cell of its own. Merged, 32 of them share one from 0 to 31 ms:
-    // with the edge at 10 ms it counts 1 + ⌈30 · 21/31⌉ = 22 of between 1 and 31.
+fn the_164th_cell_merges_the_others_first() {
+    // With 163 cells every unit of the first 39 ms has a cell of its own. Merged, 40 · 1 + 20 · 2 + 12 · 4 = 128 units
+    // share one from 0 to 71 ms: with the edge at 10 ms it counts 1 + ⌈126 · 61/71⌉ = 110 of between 1 and 127.
     let separate = crowd(3).pop().expect("an answer");
     assert_eq!((separate.over, separate.under), (0, 0));
     let merged = crowd(4).pop().expect("an answer");
-    assert_eq!((merged.over, merged.under), (9, 21));
+    assert_eq!((merged.over, merged.under), (17, 109));
 }

@@ -58,8 +58,8 @@ fn windows_move_back_whole() {
          at 94s peek
          at 89s peek
          at 95s peek",
-        // Parts of 2 s: the newest begins at 104 s and becomes the one at 88 s; the older becomes the one at 84 s.
-        &["remaining=6", "remaining=4", "at=104s remaining=4", "at=89s remaining=4", "at=95s remaining=6"],
+        // Parts of 2 s: the newest begins at 104 s and becomes the next to begin, at 90 s; the older becomes the one at 86 s.
+        &["remaining=6", "remaining=4", "at=104s remaining=4", "at=90s remaining=4", "at=95s remaining=4"],
     );
 }
 
