@@ -6,16 +6,16 @@
 mod random; // seeded, the same on every machine
 mod trace; // when requests arrive
 
-mod attempts;
+mod limiter; // what is judged
 mod exact; // the judge's memory
 mod judge; // one limiter on one trace
-mod limiter; // what is judged // the same in the style of Cloudflare's figures
+mod attempts; // the same in the style of Cloudflare's figures
 
+mod study; // everything on everything
 mod claims; // what must hold
 mod plots; // what one sees
-mod report;
-mod study; // everything on everything
-mod svg; // how it is drawn // what one reads
+mod svg; // how it is drawn
+mod report; // what one reads
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -78,22 +78,13 @@ impl Tools {
         let version = gungraun_version()?;
         let tools = target.join("tools").join(format!("gungraun-runner-{version}"));
         let runner_folder = tools.join("bin");
-        let mut runner = runner_folder.join("gungraun-runner");
-        runner.set_extension(std::env::consts::EXE_EXTENSION);
-        if !runner.exists() {
-            println!("gungraun-runner {version} is missing, building it; this happens once");
-            // `--debug`: it only starts valgrind and reads its output, and builds in a third of the time.
-            let words = [
-                "install",
-                "gungraun-runner",
-                "--version",
-                &version,
-                "--locked",
-                "--debug",
-                "--quiet",
-                "--root",
-            ];
-            shell::run(shell::cargo(&words).arg(&tools)).map_err(|_| {
+        if !runner_folder.join("gungraun-runner").exists() {
+            println!("gungraun-runner {version} is missing, building it: a minute or two, once");
+            let mut install =
+                shell::cargo(&["install", "gungraun-runner", "--version", &version, "--locked"]);
+            // It only starts valgrind and reads what that wrote; unoptimised it builds in half the time.
+            install.args(["--debug", "--root"]).arg(&tools).env("CARGO_PROFILE_DEV_DEBUG", "0");
+            shell::run(&mut install).map_err(|_| {
                 Failure::Failed(format!(
                     "gungraun-runner {version} could not be installed (see above): is the network there?\n\
                      by hand: cargo install gungraun-runner --version {version} --locked --root {}",

@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 
 use serde_json::Value;
 
@@ -32,21 +32,29 @@ pub(crate) fn program(name: &str, words: &[&str]) -> Command {
 pub(crate) fn run(command: &mut Command) -> Outcome {
     println!("$ {}", spoken(command));
     let status = command.status().map_err(|error| not_started(command, &error))?;
-    if status.success() {
-        Ok(())
-    } else {
-        Err(Failure::Failed(format!("`{}` ended with {status}", spoken(command))))
-    }
+    if status.success() { Ok(()) } else { Err(ended(command, status)) }
+}
+
+/// Runs a command whose output is only of interest if it fails.
+pub(crate) fn run_quietly(command: &mut Command) -> Outcome {
+    println!("$ {}", spoken(command));
+    finish(command).map(drop).map_err(|(written, failure)| {
+        print!("{written}");
+        failure
+    })
 }
 
 /// Runs a command and returns what it wrote; what it complained about still goes to the terminal.
 pub(crate) fn read(command: &mut Command) -> Result<String, Failure> {
-    let output = command.stderr(Stdio::inherit()).output().map_err(|error| not_started(command, &error))?;
-    if !output.status.success() {
-        return Err(Failure::Failed(format!("`{}` ended with {}", spoken(command), output.status)));
-    }
-    String::from_utf8(output.stdout)
-        .map_err(|_| Failure::Failed(format!("`{}` wrote something that is not text", spoken(command))))
+    finish(command).map_err(|(_, failure)| failure)
+}
+
+/// What a command wrote, and the failure if it did not end well.
+fn finish(command: &mut Command) -> Result<String, (String, Failure)> {
+    let output = command.stderr(Stdio::inherit()).output();
+    let output = output.map_err(|error| (String::new(), not_started(command, &error)))?;
+    let written = String::from_utf8_lossy(&output.stdout).into_owned();
+    if output.status.success() { Ok(written) } else { Err((written, ended(command, output.status))) }
 }
 
 /// What cargo knows about the workspace itself.
@@ -120,6 +128,10 @@ fn spoken(command: &Command) -> String {
     let name = Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
     let words = command.get_args().map(|word| word.to_string_lossy());
     std::iter::once(name.to_string_lossy()).chain(words).collect::<Vec<_>>().join(" ")
+}
+
+fn ended(command: &Command, status: ExitStatus) -> Failure {
+    Failure::Failed(format!("`{}` ended with {status}", spoken(command)))
 }
 
 fn not_started(command: &Command, error: &std::io::Error) -> Failure {

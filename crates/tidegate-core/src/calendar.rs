@@ -81,11 +81,15 @@ impl Calendar {
         let mut first = self.first_date(self.zone.to_datetime(instant).date());
         loop {
             let next = self.next_date(first);
-            let end = self.start_of(next);
+            let end_us = self.start_of(next);
             // The local date may lie before a period that has begun: clocks fell back over midnight. And a period may hold no
-            // instant at all: its only date was skipped. Dates end, so this does too.
-            if now < end || next == first {
-                return Period { id: days(first), start: self.start_of(first), end };
+            // instant at all: its only date was skipped. So the right one is at most two further.
+            if now.get() < end_us || next == first {
+                return Period {
+                    id: days(first),
+                    start: Micros::new(self.start_of(first)),
+                    end: Micros::new(end_us),
+                };
             }
             first = next;
         }
@@ -112,8 +116,8 @@ impl Calendar {
         }
     }
 
-    /// The first instant whose local date is `date` or later.
-    fn start_of(&self, date: Date) -> Micros {
+    /// The first instant whose local date is `date` or later, in µs; it may lie after the last of [`Micros`].
+    fn start_of(&self, date: Date) -> u64 {
         let midnight = self.zone.to_ambiguous_timestamp(date.to_datetime(Time::midnight()));
         let instant = match midnight.offset() {
             // Midnight is skipped. Read with the offset after the gap it names an instant before the jump: the jump is the next one.
@@ -124,7 +128,7 @@ impl Calendar {
                 .map(|jump| jump.timestamp()),
             _ => midnight.compatible().ok(), // Of two midnights the earlier.
         };
-        Micros::new(instant.map_or(0, |instant| u64::try_from(instant.as_microsecond()).unwrap_or(0)))
+        instant.map_or(0, |instant| u64::try_from(instant.as_microsecond()).unwrap_or(0))
     }
 }
 

@@ -5,7 +5,7 @@
 //! estimate is never off by as much as a cell, 5 % of the limit, whatever the traffic does. A strict cell log counts that cell in
 //! full: it never over-admits, and gives budget back late by less than a cell.
 
-use crate::math::{mul_div_down, mul_div_up};
+use crate::math::mul_div_nearest;
 use crate::step::Law;
 use crate::time::patience;
 use crate::{Bound, Micros, Tick};
@@ -132,8 +132,10 @@ impl CellLog {
         if cell.units <= 2 {
             return 1; // One unit is known to be at each end, and one end is out.
         }
+        // To the nearest: a cell of few units that is rounded up would refuse callers who keep to their limit.
         let inside = cell.last + self.window - at;
-        1 + mul_div_up(cell.units - 2, inside, cell.last - cell.first)
+        let span = cell.last - cell.first;
+        1 + mul_div_nearest(cell.units - 2, inside, span)
     }
 
     /// Does a cell begin at the instant at which the one before it ends?
@@ -274,7 +276,11 @@ impl Law for CellLog {
             } else if target + 1 >= cell.units {
                 cell.first
             } else {
-                cell.last - mul_div_down(target - 1, cell.last - cell.first, cell.units - 2)
+                // The most that may be inside for the line to be rounded to `target` − 1.
+                let span = u128::from(cell.last - cell.first);
+                let inside =
+                    (span * u128::from(2 * target - 1)).saturating_sub(1) / u128::from(2 * (cell.units - 2));
+                cell.last - inside as u64
             };
             edge = start + self.window;
             break;

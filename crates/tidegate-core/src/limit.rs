@@ -501,14 +501,11 @@ impl Limit {
     /// less finds its counts.
     pub fn keep_for(&self, state: &mut State, now: Micros) -> Micros {
         const SLACK: Micros = Micros::from_secs(5);
-        let until_reset = with_law!(self, state, now, |law, view| {
+        with_law!(self, state, now, |law, view| {
             law.repair(&mut view, now);
-            law.reset_after(&view, now)
-        });
-        // A fixed window's count is the bound of the window that follows.
-        let bound_too =
-            if let Kind::Fixed(law) = &self.kind { Micros::new(law.window_us) } else { Micros::ZERO };
-        until_reset.plus(bound_too).plus(SLACK)
+            let clock_behind = law.at(&view, now).minus(now);
+            law.keep_for(&view, now).max(clock_behind).plus(SLACK)
+        })
     }
 }
 
@@ -550,6 +547,9 @@ impl fmt::Display for Limit {
                     Unit::Month => "month",
                 };
                 write!(out, "/{unit} zone={}", calendar.zone())?;
+                if calendar.unit() == Unit::Week {
+                    write!(out, " week_start={}", format!("{:?}", calendar.week_start()).to_lowercase())?;
+                }
             }
         }
         if self.charge == Charge::Always { out.write_str(" charge=always") } else { Ok(()) }

@@ -29,6 +29,10 @@ pub(crate) trait Law {
     fn wait(&self, state: &Self::State<'_>, now: Micros, cost: u64) -> Micros;
     /// How long until the counter is as if never touched.
     fn reset_after(&self, state: &Self::State<'_>, now: Micros) -> Micros;
+    /// How long until nothing in the state can change an answer.
+    fn keep_for(&self, state: &Self::State<'_>, now: Micros) -> Micros {
+        self.reset_after(state, now)
+    }
     /// For windows aligned to the clock or a calendar: how long until this one ends.
     fn window_end(&self, _state: &Self::State<'_>, _now: Micros) -> Option<Micros> {
         None

@@ -55,7 +55,7 @@ impl Windows<'_> {
 
     /// Was the newest window written by a clock that must have been broken?
     fn is_from_the_future(&self, width_us: u64, window_us: u64, now_us: u64) -> bool {
-        (*self.index * width_us).saturating_sub(now_us) > patience(window_us)
+        self.index.saturating_mul(width_us).saturating_sub(now_us) > patience(window_us)
     }
 }
 
@@ -111,6 +111,13 @@ impl Law for FixedWindow {
 
     fn reset_after(&self, state: &Windows<'_>, now: Micros) -> Micros {
         if self.used(state, now) == 0 { Micros::ZERO } else { self.end(state, now) }
+    }
+
+    /// Until the bound has forgotten it too.
+    fn keep_for(&self, state: &Windows<'_>, now: Micros) -> Micros {
+        let newest = self.index(state, now);
+        let Some(age) = (0..2).find(|age| state.count(newest, *age) > 0) else { return Micros::ZERO };
+        Micros::new((newest + 2 - age) * self.window_us - now.get())
     }
 
     fn window_end(&self, state: &Windows<'_>, now: Micros) -> Option<Micros> {
@@ -245,7 +252,7 @@ impl Law for SubWindows {
         let Position { newest, .. } = self.position(state, now);
         let k = u64::from(self.k);
         let Some(age) = (0..=k).find(|age| state.count(newest, *age) > 0) else { return Micros::ZERO };
-        Micros::new(self.tick.to_us((newest - age + k + 1) * self.width - self.tick.floor(now.get())))
+        Micros::new(self.tick.to_us((newest + k + 1 - age) * self.width - self.tick.floor(now.get())))
     }
 
     /// Nobody knows where in the leaving sub-window its units were: all or none of them may still count.

@@ -2,7 +2,7 @@
 //! the window is uncertain.
 
 use crate::model::Family;
-use crate::numbers::{CELLS, Numbers, div_ceil};
+use crate::numbers::{CELLS, Numbers};
 use crate::truth::Given;
 
 /// At this many cells a new one is made only after merging those that fit together.
@@ -34,7 +34,9 @@ impl Cell {
         } else if self.units <= 2 {
             1
         } else {
-            1 + div_ceil((self.units - 2) * (self.last - edge), self.last - self.first)
+            // To the nearest whole unit, halves up.
+            let (inside, span) = (self.last - edge, self.last - self.first);
+            1 + (2 * (self.units - 2) * inside + span).div_euclid(2 * span)
         }
     }
 

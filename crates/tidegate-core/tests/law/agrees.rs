@@ -7,7 +7,7 @@ use crate::subject::{self, Step};
 use crate::traces::{self, EVERYTHING};
 
 /// Fails with the script up to the first answer that differs, and both answers.
-pub fn check(script: &Script) -> Result<(), TestCaseError> {
+pub(crate) fn check(script: &Script) -> Result<(), TestCaseError> {
     let expected = oracle::run(script);
     subject::walk(script, |step: Step<'_>| {
         let got = subject::answer(&step.verdict);

@@ -8,7 +8,7 @@ use crate::subject::{self, Step};
 use crate::traces::{self, EVERYTHING, Mix};
 
 /// Checks each verdict's bound against the oracle's exact window.
-fn check(script: &Script) -> Result<(), TestCaseError> {
+pub(crate) fn check(script: &Script) -> Result<(), TestCaseError> {
     let mut oracle: Option<(Oracle, tidegate_oracle::Spec)> = None;
     let mut constant_since = Micros::ZERO;
     subject::walk(script, |step: Step<'_>| {

@@ -6,7 +6,7 @@ use tidegate_core::{
 use tidegate_oracle as oracle;
 
 /// The limit that a spec describes.
-pub fn limit(spec: &oracle::Spec) -> Result<Limit, LimitError> {
+pub(crate) fn limit(spec: &oracle::Spec) -> Result<Limit, LimitError> {
     use oracle::Algorithm as A;
     let (amount, window) = (spec.amount, Micros::new(spec.window_us));
     let limit = match spec.algorithm {
@@ -47,7 +47,7 @@ fn calendar(calendar: &oracle::Calendar) -> Result<Calendar, LimitError> {
 }
 
 /// An oracle's ask in the core's words.
-pub fn ask(ask: &oracle::Ask) -> Ask {
+pub(crate) fn ask(ask: &oracle::Ask) -> Ask {
     let receipt =
         |receipt: &oracle::Receipt| Receipt { at: Micros::new(receipt.at_us), units: receipt.units };
     match ask {
@@ -64,7 +64,7 @@ pub fn ask(ask: &oracle::Ask) -> Ask {
 }
 
 /// A verdict in the oracle's words.
-pub fn answer(verdict: &Verdict) -> oracle::Answer {
+pub(crate) fn answer(verdict: &Verdict) -> oracle::Answer {
     oracle::Answer {
         outcome: match verdict.outcome {
             Outcome::Admitted => oracle::Outcome::Admitted,
@@ -85,23 +85,26 @@ pub fn answer(verdict: &Verdict) -> oracle::Answer {
 }
 
 /// One operation of a script, as it was answered.
-pub struct Step<'a> {
+pub(crate) struct Step<'a> {
     /// Its number among the operations.
-    pub number: usize,
-    pub spec: &'a oracle::Spec,
-    pub limit: &'a Limit,
+    pub(crate) number: usize,
+    pub(crate) spec: &'a oracle::Spec,
+    pub(crate) limit: &'a Limit,
     /// The same ask in both languages.
-    pub ask: Ask,
-    pub asked: oracle::Ask,
-    pub now: Micros,
+    pub(crate) ask: Ask,
+    pub(crate) asked: oracle::Ask,
+    pub(crate) now: Micros,
     /// The state before and after.
-    pub before: State,
-    pub after: &'a mut State,
-    pub verdict: Verdict,
+    pub(crate) before: State,
+    pub(crate) after: &'a mut State,
+    pub(crate) verdict: Verdict,
 }
 
 /// Runs a script on one counter and shows each operation to `look`.
-pub fn walk<E>(script: &oracle::Script, mut look: impl FnMut(Step<'_>) -> Result<(), E>) -> Result<(), E> {
+pub(crate) fn walk<E>(
+    script: &oracle::Script,
+    mut look: impl FnMut(Step<'_>) -> Result<(), E>,
+) -> Result<(), E> {
     let mut current: Option<(&oracle::Spec, Limit)> = None;
     let mut state: Option<State> = None;
     let mut answers = Vec::new();

@@ -12,19 +12,19 @@ const START_US: u64 = 1 << 51;
 
 /// What a trace may hold.
 #[derive(Clone, Copy)]
-pub struct Mix {
+pub(crate) struct Mix {
     /// Clock readings may go back.
-    pub jumps: bool,
+    pub(crate) jumps: bool,
     /// Limits change.
-    pub changes: bool,
+    pub(crate) changes: bool,
     /// Units are given back, reservations settled.
-    pub refunds: bool,
+    pub(crate) refunds: bool,
     /// Refusals may be charged.
-    pub always: bool,
+    pub(crate) always: bool,
 }
 
 /// Everything at once.
-pub const EVERYTHING: Mix = Mix { jumps: true, changes: true, refunds: true, always: true };
+pub(crate) const EVERYTHING: Mix = Mix { jumps: true, changes: true, refunds: true, always: true };
 
 /// One step, as drawn.
 #[derive(Debug, Clone)]
@@ -43,19 +43,19 @@ fn drawn() -> impl Strategy<Value = Drawn> {
 }
 
 /// Scripts for one algorithm.
-pub fn script(algorithm: Algorithm, mix: Mix) -> impl Strategy<Value = Script> {
+pub(crate) fn script(algorithm: Algorithm, mix: Mix) -> impl Strategy<Value = Script> {
     (shape(algorithm), prop::collection::vec(tier(), 1..4), prop::collection::vec(drawn(), 1..60))
         .prop_map(move |(shape, tiers, steps)| build(&shape, &tiers, &steps, mix))
 }
 
 /// Long scripts for one algorithm: enough steps to fill every list that has a bound.
-pub fn long_script(algorithm: Algorithm, mix: Mix) -> impl Strategy<Value = Script> {
+pub(crate) fn long_script(algorithm: Algorithm, mix: Mix) -> impl Strategy<Value = Script> {
     (shape(algorithm), prop::collection::vec(tier(), 1..6), prop::collection::vec(drawn(), 200..500))
         .prop_map(move |(shape, tiers, steps)| build(&shape, &tiers, &steps, mix))
 }
 
 /// Scripts for any algorithm.
-pub fn any_script(mix: Mix) -> impl Strategy<Value = Script> {
+pub(crate) fn any_script(mix: Mix) -> impl Strategy<Value = Script> {
     prop::sample::select(Algorithm::ALL.to_vec()).prop_flat_map(move |algorithm| script(algorithm, mix))
 }
 
