@@ -40,6 +40,15 @@ macro_rules! agrees {
     };
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn p1_a_crowded_cell_log_agrees_with_the_oracle(script in traces::crowded_script()) {
+        check(&script)?;
+    }
+}
+
 agrees! {
     p1_fixed_window_agrees_with_the_oracle: FixedWindow,
     p1_sliding_log_agrees_with_the_oracle: SlidingLog,

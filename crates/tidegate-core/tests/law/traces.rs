@@ -48,10 +48,35 @@ pub(crate) fn script(algorithm: Algorithm, mix: Mix) -> impl Strategy<Value = Sc
         .prop_map(move |(shape, tiers, steps)| build(&shape, &tiers, &steps, mix))
 }
 
-/// Long scripts for one algorithm: enough steps to fill every list that has a bound.
-pub(crate) fn long_script(algorithm: Algorithm, mix: Mix) -> impl Strategy<Value = Script> {
-    (shape(algorithm), prop::collection::vec(tier(), 1..6), prop::collection::vec(drawn(), 200..500))
-        .prop_map(move |(shape, tiers, steps)| build(&shape, &tiers, &steps, mix))
+/// Long scripts that fill the list of a cell log: the limit doubles while charges of a cell each come close together, and some are
+/// given back.
+pub(crate) fn crowded_script() -> impl Strategy<Value = Script> {
+    let steps = prop::collection::vec((drawn(), 0..12_u8), 250..400);
+    let start = (shape(Algorithm::SlidingWindow), 1..60_u64, prop::bool::weighted(0.8));
+    (start, steps)
+        .prop_map(|((shape, amount, always), steps)| crowd(Spec { amount, always, ..shape }, &steps))
+}
+
+fn crowd(mut spec: Spec, steps: &[(Drawn, u8)]) -> Script {
+    let mut lines = vec![Line::Limit(spec.clone())];
+    let (mut now, mut operations) = (START_US, 0);
+    for (step, kind) in steps {
+        if step.gap < 11 {
+            spec.amount = (2 * spec.amount).min(1_000_000);
+            lines.push(Line::Limit(spec.clone()));
+            continue;
+        }
+        now += 1 + u64::from(step.gap_part) * spec.window_us / 65_536 / 400;
+        let cell = spec.amount.div_ceil(20);
+        let op = match kind {
+            0 => op_of(&spec, step, operations, EVERYTHING),
+            1 => Op::Charge { cost: 1 + u64::from(step.part) * cell / 65_536 },
+            _ => Op::Charge { cost: cell },
+        };
+        lines.push(Line::At { us: now, op });
+        operations += 1;
+    }
+    Script { lines }
 }
 
 /// Scripts for any algorithm.
@@ -83,6 +108,7 @@ fn shape(algorithm: Algorithm) -> impl Strategy<Value = Spec> {
         "Asia/Kathmandu",
         "Pacific/Apia",
         "America/Sao_Paulo",
+        "Africa/Monrovia",
     ];
     let units = vec![Unit::Day, Unit::Week, Unit::Month];
     let starts = vec![Weekday::Monday, Weekday::Sunday, Weekday::Thursday];
@@ -163,7 +189,7 @@ fn build(shape: &Spec, tiers: &[Tier], steps: &[Drawn], mix: Mix) -> Script {
     let specs: Vec<Spec> = tiers.iter().map(|tier| spec_of(shape, tier, mix)).collect();
     let mut spec = &specs[0];
     let mut lines = vec![Line::Limit(spec.clone())];
-    let mut now = START_US;
+    let mut now = shape.calendar.as_ref().map_or(START_US, |calendar| odd_time(&calendar.zone));
     let mut operations = 0;
     for step in steps {
         if mix.changes && step.op < 16 && specs.len() > 1 {
@@ -176,6 +202,19 @@ fn build(shape: &Spec, tiers: &[Tier], steps: &[Drawn], mix: Mix) -> Script {
         operations += 1;
     }
     Script { lines }
+}
+
+/// A day or two before something odd happened to the clocks of a zone.
+fn odd_time(zone: &str) -> u64 {
+    SECOND
+        * match zone {
+            "Europe/Berlin" => 1_711_670_000, // 29 March 2024: a day of 23 hours follows.
+            "America/St_Johns" => 1_289_000_000, // 5 November 2010: midnight comes twice.
+            "Pacific/Apia" => 1_325_100_000,  // 28 December 2011: the 30th is skipped.
+            "America/Sao_Paulo" => 1_507_900_000, // 13 October 2017: midnight does not exist.
+            "Africa/Monrovia" => 63_500_000,  // 5 January 1972: ahead by 44 minutes and 30 seconds.
+            _ => START_US / SECOND,
+        }
 }
 
 /// The next reading of the clock: the same instant, a little later, about a part or a window later, much later, or back.
@@ -231,5 +270,75 @@ fn op_of(spec: &Spec, step: &Drawn, operations: usize, mix: Mix) -> Op {
         (_, 50..80) if mix.refunds => Op::Refund { units: cost, of: Some(of) },
         (_, 80..110) if mix.refunds => Op::Settle { of, actual: cost },
         _ => Op::Charge { cost },
+    }
+}
+
+/// The traces are worth something only if they reach the corners that the promises speak of.
+mod reach {
+    use proptest::strategy::ValueTree;
+    use proptest::test_runner::TestRunner;
+    use tidegate_core::{Ask, Outcome};
+
+    use super::*;
+    use crate::subject;
+
+    #[test]
+    fn crowded_scripts_fill_the_list() {
+        let mut runner = TestRunner::deterministic();
+        let mut fullest = 0;
+        for _ in 0..200 {
+            let script = crowded_script().new_tree(&mut runner).expect("a script").current();
+            let Ok::<(), ()>(()) = subject::walk(&script, |step| {
+                fullest = fullest.max(step.after.to_portable().len());
+                Ok(())
+            }) else {
+                unreachable!()
+            };
+        }
+        let form = tidegate_core::FORMS.iter().find(|form| form.name == "cells").expect("the form of cells");
+        assert_eq!(fullest, form.bytes_max(), "no script fills a cell log to the brim");
+    }
+
+    #[test]
+    fn scripts_reach_every_corner() {
+        let mut runner = TestRunner::deterministic();
+        let mut seen = std::collections::BTreeMap::<&str, u32>::new();
+        for _ in 0..1_000 {
+            let script = any_script(EVERYTHING).new_tree(&mut runner).expect("a script").current();
+            let mut ticks = Vec::new();
+            let Ok::<(), ()>(()) = subject::walk(&script, |step| {
+                let verdict = &step.verdict;
+                ticks.push(step.limit.tick());
+                let mut see = |what, is: bool| *seen.entry(what).or_default() += u32::from(is);
+                let charge = matches!(step.ask, Ask::Charge { .. });
+                see("admitted", charge && verdict.admitted());
+                see("refused", verdict.retry_after.is_some());
+                see("cost above the limit", verdict.outcome == Outcome::CostExceedsLimit);
+                see("not held", verdict.outcome == Outcome::NotHeld);
+                see("closed", step.spec.amount == 0);
+                see("given back", verdict.applied < 0);
+                see("forced", verdict.applied > 0 && !(charge && verdict.admitted()));
+                see("forgiven", verdict.forgiven > 0);
+                see("clock behind", verdict.at > step.now);
+                let repaired = {
+                    let mut state = step.before.clone();
+                    step.limit.used(&mut state, step.now);
+                    state != step.before
+                };
+                see("clock repaired", repaired);
+                see("off by something", verdict.bound.over + verdict.bound.under > 0);
+                see(
+                    "lowered below what is used",
+                    step.limit.used(step.after, step.now)
+                        > step.spec.amount.max(step.spec.burst.unwrap_or(0)),
+                );
+                see("tick changed", ticks.windows(2).any(|pair| pair[0] != pair[1]));
+                Ok(())
+            }) else {
+                unreachable!()
+            };
+        }
+        let missed: Vec<_> = seen.iter().filter(|(_, times)| **times < 20).collect();
+        assert!(missed.is_empty(), "hardly reached: {missed:?} of {seen:?}");
     }
 }
