@@ -31,29 +31,21 @@ pub(crate) struct Bucket {
     pub(crate) tick: Tick,
 }
 
-/// A level as a bucket sees it at one instant.
-struct Seen {
-    /// Units × window, leaked.
+/// A level at an instant, in a bucket's own ticks.
+#[derive(Clone, Copy)]
+pub(crate) struct Leaked {
+    now: u64,
+    /// Now, or the last write if that is later.
+    at: u64,
+    /// Units × window.
     used: u64,
     owed: bool,
-    /// The instant, in ticks: now, or the last write if that is later.
-    at: u64,
 }
 
 impl Bucket {
     /// Units × window for so many units.
     fn scaled(&self, units: u64) -> u64 {
         units * self.window
-    }
-
-    /// The level at `now`. Whatever it was charged under, it counts for at most one limit of debt under this one.
-    fn see(&self, level: &Level, now: Micros) -> Seen {
-        let last = self.tick.floor(level.last_us);
-        let at = self.tick.floor(now.get()).max(last);
-        let stored = self.in_own_tick(level).min(self.scaled(ceiling(self.capacity())));
-        let used = stored.saturating_sub((at - last).saturating_mul(u64::from(self.amount)));
-        let owed = used > 0 && (level.owed || stored > self.scaled(u64::from(self.burst)));
-        Seen { used, owed, at }
     }
 
     /// The level's `used` in this limit's tick, rounded up: a finer window has more ticks.
@@ -65,20 +57,23 @@ impl Bucket {
         if from > to { level.used.saturating_mul(from / to) } else { level.used.div_ceil(to / from) }
     }
 
-    fn write(&self, level: &mut Level, seen: &Seen, used: u64) {
+    /// Puts the level at `used`, whatever it was.
+    fn write(&self, level: &mut Level, seen: Leaked, used: u64) -> Leaked {
         let owed = used > 0 && (seen.owed || used > self.scaled(u64::from(self.burst)));
         *level = Level { used, last_us: self.tick.to_us(seen.at), tick: self.tick, owed };
+        Leaked { used, owed, ..seen }
     }
 
-    /// How long until so much has leaked, from `now`, in µs.
-    fn leaks_in(&self, seen: &Seen, now: Micros, scaled: u64) -> Micros {
-        let ticks = seen.at - self.tick.floor(now.get()) + scaled.div_ceil(u64::from(self.amount.max(1)));
+    /// How long until so much has leaked.
+    fn leaks_in(&self, seen: Leaked, scaled: u64) -> Micros {
+        let ticks = seen.at - seen.now + scaled.div_ceil(u64::from(self.amount.max(1)));
         Micros::new(self.tick.to_us(ticks))
     }
 }
 
 impl Law for Bucket {
     type State<'a> = &'a mut Level;
+    type Seen = Leaked;
 
     fn amount(&self) -> u32 {
         self.amount
@@ -98,55 +93,61 @@ impl Law for Bucket {
         {
             level.last_us = now_us;
             let seen = self.see(level, now);
-            self.write(level, &seen, seen.used);
+            self.write(level, seen, seen.used);
         }
     }
 
-    fn at(&self, level: &&mut Level, now: Micros) -> Micros {
-        Micros::new(self.tick.to_us(self.see(level, now).at))
+    /// Whatever a level was charged under, it counts for at most one limit of debt under this one.
+    fn see(&self, level: &&mut Level, now: Micros) -> Leaked {
+        let now = self.tick.floor(now.get());
+        let last = self.tick.floor(level.last_us);
+        let at = now.max(last);
+        let stored = self.in_own_tick(level).min(self.scaled(ceiling(self.capacity())));
+        let used = stored.saturating_sub((at - last).saturating_mul(u64::from(self.amount)));
+        let owed = used > 0 && (level.owed || stored > self.scaled(u64::from(self.burst)));
+        Leaked { now, at, used, owed }
     }
 
-    fn used(&self, level: &&mut Level, now: Micros) -> u64 {
-        self.see(level, now).used.div_ceil(self.window)
+    fn at(&self, seen: Leaked) -> Micros {
+        Micros::new(self.tick.to_us(seen.at))
     }
 
-    fn wait(&self, level: &&mut Level, now: Micros, cost: u64) -> Micros {
-        let seen = self.see(level, now);
+    fn used(&self, seen: Leaked) -> u64 {
+        seen.used.div_ceil(self.window)
+    }
+
+    fn wait(&self, _level: &&mut Level, seen: Leaked, cost: u64) -> Micros {
         let excess = (seen.used + self.scaled(cost)).saturating_sub(self.scaled(u64::from(self.capacity())));
-        if excess == 0 { Micros::ZERO } else { self.leaks_in(&seen, now, excess) }
+        if excess == 0 { Micros::ZERO } else { self.leaks_in(seen, excess) }
     }
 
-    fn reset_after(&self, level: &&mut Level, now: Micros) -> Micros {
-        let seen = self.see(level, now);
+    fn reset_after(&self, _level: &&mut Level, seen: Leaked) -> Micros {
         match seen.used {
             0 => Micros::ZERO,
             _ if self.amount == 0 => Micros::new(self.window_us()), // It never leaks: say what a closed door says.
-            used => self.leaks_in(&seen, now, used),
+            used => self.leaks_in(seen, used),
         }
     }
 
     /// What leaks within a window may be charged again: B + L in any W. Too little is admitted where the burst is below the
     /// limit, or while a debt is paid.
-    fn bound(&self, level: &&mut Level, now: Micros) -> Bound {
+    fn bound(&self, _level: &&mut Level, seen: Leaked) -> Bound {
         if self.amount == 0 {
             return Bound::EXACT;
         }
-        let under =
-            if self.see(level, now).owed { self.amount } else { self.amount.saturating_sub(self.burst) };
+        let under = if seen.owed { self.amount } else { self.amount.saturating_sub(self.burst) };
         Bound { over: self.burst, under }
     }
 
-    fn charge(&self, level: &mut &mut Level, now: Micros, units: u32) {
-        let seen = self.see(level, now);
-        self.write(level, &seen, seen.used + self.scaled(u64::from(units)));
+    fn charge(&self, level: &mut &mut Level, seen: Leaked, units: u32) -> Leaked {
+        self.write(level, seen, seen.used + self.scaled(u64::from(units)))
     }
 
     /// A bucket does not remember when it was charged: units go back to the level as it is.
-    fn refund(&self, level: &mut &mut Level, now: Micros, units: u64, _of: Option<Micros>) -> u64 {
-        let seen = self.see(level, now);
-        let given = units.min(seen.used.div_ceil(self.window));
+    fn refund(&self, level: &mut &mut Level, seen: Leaked, units: u64, _of: Option<Micros>) -> u64 {
+        let given = units.min(self.used(seen));
         if given > 0 {
-            self.write(level, &seen, seen.used.saturating_sub(self.scaled(given)));
+            self.write(level, seen, seen.used.saturating_sub(self.scaled(given)));
         }
         given
     }

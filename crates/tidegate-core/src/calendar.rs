@@ -176,8 +176,16 @@ impl Quota {
     }
 }
 
+/// A quota's counter at an instant.
+#[derive(Clone, Copy)]
+pub(crate) struct InPeriod {
+    now: Micros,
+    used: u64,
+}
+
 impl Law for Quota {
     type State<'a> = &'a mut Spent;
+    type Seen = InPeriod;
 
     fn amount(&self) -> u32 {
         self.amount
@@ -189,42 +197,47 @@ impl Law for Quota {
 
     fn repair(&self, _spent: &mut &mut Spent, _now: Micros) {} // Done when the period was chosen.
 
-    fn at(&self, _spent: &&mut Spent, now: Micros) -> Micros {
-        now.max(self.period.start)
+    fn see(&self, spent: &&mut Spent, now: Micros) -> InPeriod {
+        InPeriod { now, used: if spent.period == self.period.id { u64::from(spent.used) } else { 0 } }
     }
 
-    fn used(&self, spent: &&mut Spent, _now: Micros) -> u64 {
-        if spent.period == self.period.id { u64::from(spent.used) } else { 0 }
+    fn at(&self, seen: InPeriod) -> Micros {
+        seen.now.max(self.period.start)
     }
 
-    fn wait(&self, spent: &&mut Spent, now: Micros, cost: u64) -> Micros {
-        let fits = self.used(spent, now) + cost <= u64::from(self.amount);
-        if fits { Micros::ZERO } else { self.period.end.minus(now) }
+    fn used(&self, seen: InPeriod) -> u64 {
+        seen.used
     }
 
-    fn reset_after(&self, spent: &&mut Spent, now: Micros) -> Micros {
-        if self.used(spent, now) == 0 { Micros::ZERO } else { self.period.end.minus(now) }
+    fn wait(&self, _spent: &&mut Spent, seen: InPeriod, cost: u64) -> Micros {
+        let fits = seen.used + cost <= u64::from(self.amount);
+        if fits { Micros::ZERO } else { self.period.end.minus(seen.now) }
     }
 
-    fn window_end(&self, _spent: &&mut Spent, now: Micros) -> Option<Micros> {
-        Some(self.period.end.minus(now))
+    fn reset_after(&self, _spent: &&mut Spent, seen: InPeriod) -> Micros {
+        if seen.used == 0 { Micros::ZERO } else { self.period.end.minus(seen.now) }
+    }
+
+    fn window_end(&self, seen: InPeriod) -> Option<Micros> {
+        Some(self.period.end.minus(seen.now))
     }
 
     /// Exact in its own window, which is the period.
-    fn bound(&self, _spent: &&mut Spent, _now: Micros) -> Bound {
+    fn bound(&self, _spent: &&mut Spent, _seen: InPeriod) -> Bound {
         Bound::EXACT
     }
 
-    fn charge(&self, spent: &mut &mut Spent, now: Micros, units: u32) {
-        let used = self.used(spent, now) as u32;
-        **spent = Spent { period: self.period.id, used: used.saturating_add(units) };
+    fn charge(&self, spent: &mut &mut Spent, seen: InPeriod, units: u32) -> InPeriod {
+        let used = (seen.used as u32).saturating_add(units);
+        **spent = Spent { period: self.period.id, used };
+        InPeriod { used: u64::from(used), ..seen }
     }
 
-    fn refund(&self, spent: &mut &mut Spent, now: Micros, units: u64, of: Option<Micros>) -> u64 {
+    fn refund(&self, spent: &mut &mut Spent, seen: InPeriod, units: u64, of: Option<Micros>) -> u64 {
         if of.is_some_and(|of| of < self.period.start || of >= self.period.end) {
             return 0;
         }
-        let given = units.min(self.used(spent, now));
+        let given = units.min(seen.used);
         spent.used -= given as u32;
         given
     }

@@ -64,6 +64,18 @@ struct Timed {
     units: u64,
 }
 
+/// A cell log at an instant, in the limit's own ticks.
+#[derive(Clone, Copy)]
+pub(crate) struct Counted {
+    now: u64,
+    /// Now, or the last write if that is later.
+    at: u64,
+    /// How many of the oldest cells have left the window.
+    dead: usize,
+    used: u64,
+    bound: Bound,
+}
+
 /// At most L in any W, off by less than a cell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct CellLog {
@@ -80,11 +92,6 @@ pub(crate) fn cell_units(amount: u32) -> u64 {
 }
 
 impl CellLog {
-    /// The log's own time, in ticks.
-    fn now(&self, log: &Cells<'_>, now: Micros) -> u64 {
-        self.tick.floor(now.get()).max(self.ticks(log, log.head.last))
-    }
-
     /// A stored tick number in this limit's ticks.
     fn ticks(&self, log: &Cells<'_>, stored: u64) -> u64 {
         if log.head.tick == self.tick { stored } else { self.tick.floor(log.head.tick.to_us(stored)) }
@@ -138,6 +145,20 @@ impl CellLog {
         1 + mul_div_nearest(cell.units - 2, inside, span)
     }
 
+    /// Where the window's edge has to be for a cell to count at most `target`, which is less than it counts now.
+    fn falls_to(&self, cell: Timed, target: u64) -> u64 {
+        if target == 0 || self.strict {
+            return cell.last;
+        }
+        if target + 1 >= cell.units {
+            return cell.first;
+        }
+        // The most that may be inside for the line to be rounded to `target` − 1.
+        let span = u128::from(cell.last - cell.first);
+        let inside = (span * u128::from(2 * target - 1)).saturating_sub(1) / u128::from(2 * (cell.units - 2));
+        cell.last - inside as u64
+    }
+
     /// Does a cell begin at the instant at which the one before it ends?
     ///
     /// Such a cell takes no other instant. So all units of an instant are in one cell, or in the end of one and in a tied one that holds
@@ -151,18 +172,7 @@ impl CellLog {
         (last - first) * PARTS < self.window
     }
 
-    /// Units in use, and the index of the oldest cell that counts.
-    fn count(&self, log: &Cells<'_>, at: u64) -> (u64, usize) {
-        let (dead, dead_units) = self.dead(log, at);
-        let mut used = log.head.total - dead_units;
-        if dead < log.head.len as usize {
-            let oldest = self.cell(log, dead);
-            used = used - oldest.units + self.live(oldest, at);
-        }
-        (used, dead)
-    }
-
-    /// Before a write: the times into this limit's ticks, and off with what has left the window.
+    /// Before a write at `at`: the times into this limit's ticks, and off with what has left the window.
     fn prepare(&self, log: &mut Cells<'_>, at: u64) {
         let (dead, units) = self.dead(log, at);
         if dead > 0 {
@@ -223,6 +233,7 @@ impl CellLog {
 
 impl Law for CellLog {
     type State<'a> = Cells<'a>;
+    type Seen = Counted;
 
     fn amount(&self) -> u32 {
         self.amount
@@ -246,76 +257,67 @@ impl Law for CellLog {
         }
     }
 
-    fn at(&self, log: &Cells<'_>, now: Micros) -> Micros {
-        Micros::new(self.tick.to_us(self.now(log, now)))
+    fn see(&self, log: &Cells<'_>, now: Micros) -> Counted {
+        let now = self.tick.floor(now.get());
+        let at = now.max(self.ticks(log, log.head.last));
+        let (dead, dead_units) = self.dead(log, at);
+        let mut seen = Counted { now, at, dead, used: log.head.total - dead_units, bound: Bound::EXACT };
+        if dead < log.head.len as usize {
+            let oldest = self.cell(log, dead);
+            if self.at_edge(oldest, at) {
+                // Of the cell at the edge at least one unit is in and one is out, but where a refund may have taken them.
+                let live = self.live(oldest, at);
+                let (least, most) = if log.head.refunded { (0, oldest.units) } else { (1, oldest.units - 1) };
+                seen.used = seen.used - oldest.units + live;
+                seen.bound = Bound::new(most.saturating_sub(live), live.saturating_sub(least));
+            }
+        }
+        seen
     }
 
-    fn used(&self, log: &Cells<'_>, now: Micros) -> u64 {
-        self.count(log, self.now(log, now)).0
+    fn at(&self, seen: Counted) -> Micros {
+        Micros::new(self.tick.to_us(seen.at))
+    }
+
+    fn used(&self, seen: Counted) -> u64 {
+        seen.used
     }
 
     /// Walks the cells from the oldest until enough have left, then asks when within the last of them.
-    fn wait(&self, log: &Cells<'_>, now: Micros, cost: u64) -> Micros {
-        let at = self.now(log, now);
-        let (used, oldest) = self.count(log, at);
-        let mut excess = (used + cost).saturating_sub(u64::from(self.amount));
-        let mut edge = at; // Where the window's edge has to be, plus a window.
-        for index in oldest..log.head.len as usize {
+    fn wait(&self, log: &Cells<'_>, seen: Counted, cost: u64) -> Micros {
+        let mut excess = (seen.used + cost).saturating_sub(u64::from(self.amount));
+        let mut ready = seen.at;
+        for index in seen.dead..log.head.len as usize {
             if excess == 0 {
                 break;
             }
             let cell = self.cell(log, index);
-            let live = self.live(cell, at);
+            let live = self.live(cell, seen.at);
             if excess > live {
                 excess -= live;
                 continue;
             }
-            let target = live - excess;
-            let start = if target == 0 || self.strict {
-                cell.last
-            } else if target + 1 >= cell.units {
-                cell.first
-            } else {
-                // The most that may be inside for the line to be rounded to `target` − 1.
-                let span = u128::from(cell.last - cell.first);
-                let inside =
-                    (span * u128::from(2 * target - 1)).saturating_sub(1) / u128::from(2 * (cell.units - 2));
-                cell.last - inside as u64
-            };
-            edge = start + self.window;
+            ready = self.falls_to(cell, live - excess) + self.window;
             break;
         }
-        Micros::new(self.tick.to_us(edge - self.tick.floor(now.get())))
+        Micros::new(self.tick.to_us(ready - seen.now))
     }
 
-    fn reset_after(&self, log: &Cells<'_>, now: Micros) -> Micros {
-        let Some(newest) = (log.head.len as usize).checked_sub(1).map(|index| self.cell(log, index)) else {
-            return Micros::ZERO;
-        };
-        if newest.last + self.window <= self.now(log, now) {
+    fn reset_after(&self, log: &Cells<'_>, seen: Counted) -> Micros {
+        let len = log.head.len as usize;
+        if seen.dead == len {
             return Micros::ZERO;
         }
-        Micros::new(self.tick.to_us(newest.last + self.window - self.tick.floor(now.get())))
+        let newest = self.cell(log, len - 1);
+        Micros::new(self.tick.to_us(newest.last + self.window - seen.now))
     }
 
-    /// Of the cell at the edge at least one unit is in and one is out, but where a refund may have taken them.
-    fn bound(&self, log: &Cells<'_>, now: Micros) -> Bound {
-        let at = self.now(log, now);
-        let (dead, _) = self.dead(log, at);
-        if dead == log.head.len as usize {
-            return Bound::EXACT;
-        }
-        let cell = self.cell(log, dead);
-        if !self.at_edge(cell, at) {
-            return Bound::EXACT;
-        }
-        let (least, most) = if log.head.refunded { (0, cell.units) } else { (1, cell.units - 1) };
-        let counted = self.live(cell, at);
-        Bound::new(most.saturating_sub(counted), counted.saturating_sub(least))
+    fn bound(&self, _log: &Cells<'_>, seen: Counted) -> Bound {
+        seen.bound
     }
 
-    fn charge(&self, log: &mut Cells<'_>, now: Micros, units: u32) {
-        let at = self.now(log, now);
+    fn charge(&self, log: &mut Cells<'_>, seen: Counted, units: u32) -> Counted {
+        let at = seen.at;
         self.prepare(log, at);
         log.head.total += u64::from(units);
         let mut rest = units;
@@ -324,30 +326,31 @@ impl Law for CellLog {
             if newest.first == at {
                 // Same instant: exact whatever the size. Cannot overflow: it is part of what is used, at most 32 bits with `units`.
                 log.cells[index].units = log.cells[index].units.saturating_add(rest);
-                return;
-            }
-            let room = cell_units(self.amount).saturating_sub(newest.units);
-            if room > 0 && self.spans_one(newest.first, at) && !self.is_tied(log, index) {
-                let part = u64::from(rest).min(room) as u32;
-                log.cells[index].units += part;
-                log.cells[index].last = at as u32;
-                rest -= part;
+                rest = 0;
+            } else {
+                let room = cell_units(self.amount).saturating_sub(newest.units);
+                if room > 0 && self.spans_one(newest.first, at) && !self.is_tied(log, index) {
+                    let part = u64::from(rest).min(room) as u32;
+                    log.cells[index].units += part;
+                    log.cells[index].last = at as u32;
+                    rest -= part;
+                }
             }
         }
         if rest > 0 {
             self.push(log, at, rest);
         }
+        // The cell at the edge, if there is one, is the oldest now; neither it nor its bound has moved.
+        Counted { dead: 0, used: seen.used + u64::from(units), ..seen }
     }
 
-    fn refund(&self, log: &mut Cells<'_>, now: Micros, units: u64, of: Option<Micros>) -> u64 {
-        let at = self.now(log, now);
+    fn refund(&self, log: &mut Cells<'_>, seen: Counted, units: u64, of: Option<Micros>) -> u64 {
         let of = of.map(|of| self.tick.floor(of.get()));
-        if of.is_some_and(|of| of + self.window <= at) {
+        if of.is_some_and(|of| of + self.window <= seen.at) {
             return 0; // That charge has left the window, whatever its cell still holds.
         }
-        let (dead, _) = self.dead(log, at);
         let mut given = 0;
-        for index in (dead..log.head.len as usize).rev() {
+        for index in (seen.dead..log.head.len as usize).rev() {
             let cell = self.cell(log, index);
             if of.is_some_and(|of| of < cell.first || of > cell.last) {
                 continue;
@@ -361,10 +364,10 @@ impl Law for CellLog {
         }
         if given > 0 {
             log.head.total -= given;
-            self.prepare(log, at);
+            self.prepare(log, seen.at);
             drop_empty(log);
             log.head.refunded = log.head.len > 0;
-            self.compact(log, at);
+            self.compact(log, seen.at);
         }
         given
     }

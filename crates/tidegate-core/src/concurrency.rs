@@ -87,6 +87,17 @@ pub(crate) struct Concurrency {
     pub(crate) ttl_us: u64,
 }
 
+/// The places at an instant.
+#[derive(Clone, Copy)]
+pub(crate) struct Held {
+    now_us: u64,
+    /// Now, or the last write if that is later.
+    at_us: u64,
+    /// How many of the first to expire have expired.
+    expired: usize,
+    used: u64,
+}
+
 /// A concurrency limit, asked on behalf of one id.
 struct Holder {
     limit: Concurrency,
@@ -118,13 +129,11 @@ impl Concurrency {
     pub(crate) fn show(self, state: &mut Places<'_>, ask: Ask, now: Micros) -> Verdict {
         let holder = Holder { limit: self, id: ask.id() };
         holder.repair(state, now);
-        let held = state.find(holder.id, holder.at(state, now).get()).is_some();
+        let held = state.find(holder.id, holder.see(state, now).at_us).is_some();
         match ask {
             Ask::Acquire { .. } if held => step::look(&holder, state, Outcome::Admitted, 0, now),
-            Ask::Charge { cost } | Ask::Acquire { cost, .. } => step::judge(&holder, state, cost, now),
-            Ask::Peek => step::judge(&holder, state, 0, now),
             Ask::Renew { .. } if !held => step::look(&holder, state, Outcome::NotHeld, 0, now),
-            _ => step::look(&holder, state, Outcome::Admitted, 0, now),
+            _ => step::show(&holder, state, ask, now),
         }
     }
 
@@ -137,7 +146,7 @@ impl Concurrency {
 impl Holder {
     /// Extends what the id holds; says whether it holds anything.
     fn renew(&self, state: &mut Places<'_>, now: Micros) -> bool {
-        let at_us = self.at(state, now).get();
+        let at_us = self.see(state, now).at_us;
         let Some(index) = state.find(self.id, at_us) else { return false };
         let place = state.remove(index);
         state.forget(at_us);
@@ -147,7 +156,7 @@ impl Holder {
 
     /// Gives back what the id holds; says how much.
     fn release(&self, state: &mut Places<'_>, now: Micros) -> u32 {
-        let at_us = self.at(state, now).get();
+        let at_us = self.see(state, now).at_us;
         let Some(index) = state.find(self.id, at_us) else { return 0 };
         let place = state.remove(index);
         state.forget(at_us);
@@ -157,6 +166,7 @@ impl Holder {
 
 impl Law for Holder {
     type State<'a> = Places<'a>;
+    type Seen = Held;
 
     fn amount(&self) -> u32 {
         self.limit.amount
@@ -176,48 +186,51 @@ impl Law for Holder {
         }
     }
 
-    fn at(&self, state: &Places<'_>, now: Micros) -> Micros {
-        now.max(Micros::new(state.head.last_us))
+    fn see(&self, state: &Places<'_>, now: Micros) -> Held {
+        let at_us = now.get().max(state.head.last_us);
+        let (expired, units) = state.expired(at_us);
+        Held { now_us: now.get(), at_us, expired, used: state.head.total - units }
     }
 
-    fn used(&self, state: &Places<'_>, now: Micros) -> u64 {
-        state.head.total - state.expired(self.at(state, now).get()).1
+    fn at(&self, seen: Held) -> Micros {
+        Micros::new(seen.at_us)
+    }
+
+    fn used(&self, seen: Held) -> u64 {
+        seen.used
     }
 
     /// The expiry at which enough is free: an upper bound, since holders may release sooner.
-    fn wait(&self, state: &Places<'_>, now: Micros, cost: u64) -> Micros {
-        let (expired, units) = state.expired(self.at(state, now).get());
+    fn wait(&self, state: &Places<'_>, seen: Held, cost: u64) -> Micros {
         let room = u64::from(self.limit.amount) - cost;
-        let mut used = state.head.total - units;
-        let mut ready_us = now.get();
-        for place in &state.held()[expired..] {
+        let (mut used, mut ready_us) = (seen.used, seen.now_us);
+        for place in &state.held()[seen.expired..] {
             if used <= room {
                 break;
             }
             used -= u64::from(place.units);
             ready_us = place.expires_us;
         }
-        Micros::new(ready_us - now.get())
+        Micros::new(ready_us - seen.now_us)
     }
 
-    fn reset_after(&self, state: &Places<'_>, now: Micros) -> Micros {
-        let at_us = self.at(state, now).get();
-        let latest = state.held().last().filter(|latest| latest.expires_us > at_us);
-        latest.map_or(Micros::ZERO, |latest| Micros::new(latest.expires_us - now.get()))
+    fn reset_after(&self, state: &Places<'_>, seen: Held) -> Micros {
+        let latest = state.held()[seen.expired..].last();
+        latest.map_or(Micros::ZERO, |latest| Micros::new(latest.expires_us - seen.now_us))
     }
 
-    fn bound(&self, _state: &Places<'_>, _now: Micros) -> Bound {
+    fn bound(&self, _state: &Places<'_>, _seen: Held) -> Bound {
         Bound::EXACT
     }
 
-    fn charge(&self, state: &mut Places<'_>, now: Micros, units: u32) {
-        let at_us = self.at(state, now).get();
-        state.forget(at_us);
-        state.insert(Place { id: self.id, expires_us: at_us + self.limit.ttl_us, units });
+    fn charge(&self, state: &mut Places<'_>, seen: Held, units: u32) -> Held {
+        state.forget(seen.at_us);
+        state.insert(Place { id: self.id, expires_us: seen.at_us + self.limit.ttl_us, units });
+        Held { expired: 0, used: state.head.total, ..seen }
     }
 
     /// Places are given back by release, not by refund.
-    fn refund(&self, _state: &mut Places<'_>, _now: Micros, _units: u64, _of: Option<Micros>) -> u64 {
+    fn refund(&self, _state: &mut Places<'_>, _seen: Held, _units: u64, _of: Option<Micros>) -> u64 {
         0
     }
 }

@@ -479,21 +479,14 @@ impl Limit {
         {
             return law.show(&mut places, ask, now);
         }
-        with_law!(self, state, now, |law, view| match ask {
-            Ask::Charge { cost } | Ask::Acquire { cost, .. } => step::judge(law, &mut view, cost, now),
-            Ask::Peek => step::judge(law, &mut view, 0, now),
-            Ask::Refund { .. } | Ask::Settle { .. } | Ask::Renew { .. } | Ask::Release { .. } => {
-                law.repair(&mut view, now);
-                step::look(law, &view, crate::Outcome::Admitted, 0, now)
-            }
-        })
+        with_law!(self, state, now, |law, view| step::show(law, &mut view, ask, now))
     }
 
     /// Units in use at `now`, as the algorithm estimates them, rounded up.
     pub fn used(&self, state: &mut State, now: Micros) -> u64 {
         with_law!(self, state, now, |law, view| {
             law.repair(&mut view, now);
-            law.used(&view, now)
+            law.used(law.see(&view, now))
         })
     }
 
@@ -503,8 +496,9 @@ impl Limit {
         const SLACK: Micros = Micros::from_secs(5);
         with_law!(self, state, now, |law, view| {
             law.repair(&mut view, now);
-            let clock_behind = law.at(&view, now).minus(now);
-            law.keep_for(&view, now).max(clock_behind).plus(SLACK)
+            let seen = law.see(&view, now);
+            let clock_behind = law.at(seen).minus(now);
+            law.keep_for(&view, seen).max(clock_behind).plus(SLACK)
         })
     }
 }

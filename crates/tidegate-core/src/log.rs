@@ -61,14 +61,20 @@ pub(crate) struct SlidingLog {
     pub(crate) window_us: u64,
 }
 
-impl SlidingLog {
-    fn at_us(&self, log: &Log<'_>, now: Micros) -> u64 {
-        now.get().max(log.head.last_us)
-    }
+/// A log at an instant.
+#[derive(Clone, Copy)]
+pub(crate) struct Read {
+    now_us: u64,
+    /// Now, or the last write if that is later.
+    at_us: u64,
+    /// How many of the oldest entries have left the window.
+    dead: usize,
+    used: u64,
 }
 
 impl Law for SlidingLog {
     type State<'a> = Log<'a>;
+    type Seen = Read;
 
     fn amount(&self) -> u32 {
         self.amount
@@ -81,74 +87,73 @@ impl Law for SlidingLog {
     fn repair(&self, log: &mut Log<'_>, now: Micros) {
         let ahead = log.head.last_us.saturating_sub(now.get());
         if ahead > patience(self.window_us) {
-            // Entries older than the shift reaches have long left the window.
-            log.entries.iter_mut().for_each(|entry| entry.at_us = entry.at_us.saturating_sub(ahead));
+            let len = log.head.len as usize;
+            log.entries[..len].iter_mut().for_each(|entry| entry.at_us = entry.at_us.saturating_sub(ahead));
             log.head.last_us = now.get();
         }
     }
 
-    fn at(&self, log: &Log<'_>, now: Micros) -> Micros {
-        Micros::new(self.at_us(log, now))
+    fn see(&self, log: &Log<'_>, now: Micros) -> Read {
+        let at_us = now.get().max(log.head.last_us);
+        let (dead, units) = log.dead(self.window_us, at_us);
+        Read { now_us: now.get(), at_us, dead, used: log.head.total - units }
     }
 
-    fn used(&self, log: &Log<'_>, now: Micros) -> u64 {
-        log.head.total - log.dead(self.window_us, self.at_us(log, now)).1
+    fn at(&self, seen: Read) -> Micros {
+        Micros::new(seen.at_us)
     }
 
-    fn wait(&self, log: &Log<'_>, now: Micros, cost: u64) -> Micros {
-        let (dead, dead_units) = log.dead(self.window_us, self.at_us(log, now));
+    fn used(&self, seen: Read) -> u64 {
+        seen.used
+    }
+
+    fn wait(&self, log: &Log<'_>, seen: Read, cost: u64) -> Micros {
         let room = u64::from(self.amount) - cost;
-        let mut used = log.head.total - dead_units;
-        let mut ready_us = now.get();
-        for entry in &log.entries()[dead..] {
+        let (mut used, mut ready_us) = (seen.used, seen.now_us);
+        for entry in &log.entries()[seen.dead..] {
             if used <= room {
                 break;
             }
             used -= u64::from(entry.units);
             ready_us = entry.at_us + self.window_us;
         }
-        Micros::new(ready_us - now.get())
+        Micros::new(ready_us - seen.now_us)
     }
 
-    fn reset_after(&self, log: &Log<'_>, now: Micros) -> Micros {
-        let at_us = self.at_us(log, now);
-        match log.entries().last().filter(|newest| newest.at_us + self.window_us > at_us) {
-            Some(newest) => Micros::new(newest.at_us + self.window_us - now.get()),
-            None => Micros::ZERO,
-        }
+    fn reset_after(&self, log: &Log<'_>, seen: Read) -> Micros {
+        let newest = log.entries()[seen.dead..].last();
+        newest.map_or(Micros::ZERO, |newest| Micros::new(newest.at_us + self.window_us - seen.now_us))
     }
 
-    fn bound(&self, _log: &Log<'_>, _now: Micros) -> Bound {
+    fn bound(&self, _log: &Log<'_>, _seen: Read) -> Bound {
         Bound::EXACT
     }
 
-    fn charge(&self, log: &mut Log<'_>, now: Micros, units: u32) {
-        let at_us = self.at_us(log, now);
-        log.forget(self.window_us, at_us);
+    fn charge(&self, log: &mut Log<'_>, seen: Read, units: u32) -> Read {
+        log.forget(self.window_us, seen.at_us);
         let len = log.head.len as usize;
         match log.entries[..len].last_mut() {
-            Some(newest) if newest.at_us == at_us => newest.units += units,
+            Some(newest) if newest.at_us == seen.at_us => newest.units += units,
             _ => {
                 debug_assert!(
                     len < log.entries.len(),
                     "each entry holds a unit, and there is room for every unit"
                 );
                 if let Some(free) = log.entries.get_mut(len) {
-                    *free = Entry { at_us, units };
+                    *free = Entry { at_us: seen.at_us, units };
                     log.head.len += 1;
                 }
             }
         }
         log.head.total += u64::from(units);
-        log.head.last_us = at_us;
+        log.head.last_us = seen.at_us;
+        Read { dead: 0, used: log.head.total, ..seen }
     }
 
-    fn refund(&self, log: &mut Log<'_>, now: Micros, units: u64, of: Option<Micros>) -> u64 {
-        let at_us = self.at_us(log, now);
-        let (dead, _) = log.dead(self.window_us, at_us);
+    fn refund(&self, log: &mut Log<'_>, seen: Read, units: u64, of: Option<Micros>) -> u64 {
         let len = log.head.len as usize;
         let mut given = 0;
-        for entry in log.entries[dead..len].iter_mut().rev() {
+        for entry in log.entries[seen.dead..len].iter_mut().rev() {
             if of.is_some_and(|of| entry.at_us != of.get()) {
                 continue;
             }
@@ -161,9 +166,9 @@ impl Law for SlidingLog {
         }
         if given > 0 {
             log.head.total -= given;
-            log.head.last_us = at_us;
+            log.head.last_us = seen.at_us;
             drop_empty(log.head, log.entries);
-            log.forget(self.window_us, at_us);
+            log.forget(self.window_us, seen.at_us);
         }
         given
     }

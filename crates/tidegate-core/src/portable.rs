@@ -192,7 +192,7 @@ impl Limit {
             }
             Kind::Fixed(_) | Kind::Sub(_) => return Err(wrong_length),
             Kind::Bucket(_) => level(&mut reader)?,
-            Kind::Cells(_) => cells(&mut reader, items)?,
+            Kind::Cells(law) => cells(&mut reader, items, law.window_us())?,
             Kind::Log(law) => log(&mut reader, items, items.max(ceiling(law.amount) as usize))?,
             Kind::Concurrency(law) => places(&mut reader, items, items.max(law.amount as usize))?,
             Kind::Calendar { .. } => {
@@ -329,7 +329,7 @@ fn level(reader: &mut Reader<'_>) -> Result<Inner, PortableError> {
     Ok(Inner::Level(Level { used, last_us, tick, owed }))
 }
 
-fn cells(reader: &mut Reader<'_>, items: usize) -> Result<Inner, PortableError> {
+fn cells(reader: &mut Reader<'_>, items: usize, window_us: u64) -> Result<Inner, PortableError> {
     let (tick, refunded) = reader.flags()?;
     let last =
         sound(reader.take(7), |last| last <= Micros::MAX.get() / tick.us(), "a time after the year 2255")?;
@@ -343,6 +343,9 @@ fn cells(reader: &mut Reader<'_>, items: usize) -> Result<Inner, PortableError> 
         if age(cell.first) > youngest || age(cell.last) > age(cell.first) {
             return Err(PortableError::Damaged { what: "cells out of order" });
         }
+        // Cells are much shorter than a window; one that is not could grow older than 32 bits can tell.
+        let span = u64::from(age(cell.first) - age(cell.last));
+        sound(span, |span| 2 * tick.to_us(span) <= window_us, "a cell longer than half a window")?;
         sound(cell.units.into(), |units| units > 0, "an empty cell")?;
         youngest = age(cell.last);
         units += u64::from(cell.units);

@@ -4,10 +4,15 @@
 
 use crate::{Ask, Bound, Micros, Outcome, Receipt, Verdict};
 
-/// What one algorithm knows about one counter. Every method but `repair` may trust that the state was repaired for `now`.
+/// What one algorithm knows about one counter.
+///
+/// A step repairs the state, then sees it once: `Seen` is what the algorithm worked out about this instant, so that the numbers
+/// of a verdict do not work it out again.
 pub(crate) trait Law {
     /// The counter.
     type State<'a>;
+    /// The counter at an instant.
+    type Seen: Copy;
 
     /// The limit's amount.
     fn amount(&self) -> u32;
@@ -21,29 +26,32 @@ pub(crate) trait Law {
     /// If the stored time is so far ahead that only a broken clock can have written it, moves all stored times back to `now`
     /// and keeps the counts: no free budget, no frozen key.
     fn repair(&self, state: &mut Self::State<'_>, now: Micros);
-    /// The counter's own time at `now`: floored to the tick, never before the last write.
-    fn at(&self, state: &Self::State<'_>, now: Micros) -> Micros;
+    /// Looks at a repaired state.
+    fn see(&self, state: &Self::State<'_>, now: Micros) -> Self::Seen;
+
+    /// The counter's own time: now, floored to the tick, never before the last write.
+    fn at(&self, seen: Self::Seen) -> Micros;
     /// Units in use, as this algorithm estimates them, rounded up.
-    fn used(&self, state: &Self::State<'_>, now: Micros) -> u64;
+    fn used(&self, seen: Self::Seen) -> u64;
     /// Least wait until `cost` fits if nothing else happens, for 1 ≤ cost ≤ capacity.
-    fn wait(&self, state: &Self::State<'_>, now: Micros, cost: u64) -> Micros;
+    fn wait(&self, state: &Self::State<'_>, seen: Self::Seen, cost: u64) -> Micros;
     /// How long until the counter is as if never touched.
-    fn reset_after(&self, state: &Self::State<'_>, now: Micros) -> Micros;
+    fn reset_after(&self, state: &Self::State<'_>, seen: Self::Seen) -> Micros;
     /// How long until nothing in the state can change an answer.
-    fn keep_for(&self, state: &Self::State<'_>, now: Micros) -> Micros {
-        self.reset_after(state, now)
+    fn keep_for(&self, state: &Self::State<'_>, seen: Self::Seen) -> Micros {
+        self.reset_after(state, seen)
     }
     /// For windows aligned to the clock or a calendar: how long until this one ends.
-    fn window_end(&self, _state: &Self::State<'_>, _now: Micros) -> Option<Micros> {
+    fn window_end(&self, _seen: Self::Seen) -> Option<Micros> {
         None
     }
-    /// How far the estimate may be off.
-    fn bound(&self, state: &Self::State<'_>, now: Micros) -> Bound;
+    /// How far this answer may be off an exact window.
+    fn bound(&self, state: &Self::State<'_>, seen: Self::Seen) -> Bound;
 
-    /// Charges so many units (at least one), whatever the room: the rules here have seen to it.
-    fn charge(&self, state: &mut Self::State<'_>, now: Micros, units: u32);
+    /// Charges so many units (at least one), whatever the room: the rules here have seen to it. Returns the counter as it is now.
+    fn charge(&self, state: &mut Self::State<'_>, seen: Self::Seen, units: u32) -> Self::Seen;
     /// Gives units back, to the charge made at `of` or, blindly, to the newest; says how many there were to give.
-    fn refund(&self, state: &mut Self::State<'_>, now: Micros, units: u64, of: Option<Micros>) -> u64;
+    fn refund(&self, state: &mut Self::State<'_>, seen: Self::Seen, units: u64, of: Option<Micros>) -> u64;
 }
 
 /// Whether refusals charge too.
@@ -57,6 +65,7 @@ pub enum Charge {
 }
 
 /// Judges `ask` and carries it out.
+#[inline]
 pub(crate) fn step<L: Law>(
     law: &L,
     charge: Charge,
@@ -65,47 +74,53 @@ pub(crate) fn step<L: Law>(
     now: Micros,
 ) -> Verdict {
     law.repair(state, now);
+    let seen = law.see(state, now);
     match ask {
-        Ask::Charge { cost: 0 } | Ask::Acquire { cost: 0, .. } | Ask::Peek => judge(law, state, 0, now),
+        Ask::Charge { cost: 0 } | Ask::Acquire { cost: 0, .. } | Ask::Peek => judge(law, state, seen, 0),
         Ask::Charge { cost } | Ask::Acquire { cost, .. } => {
-            let used = law.used(state, now);
-            let outcome = outcome_of(law, used, cost);
+            let outcome = outcome_of(law, seen, cost);
             if outcome == Outcome::Admitted {
                 // An admitted cost is at most the capacity, which is 32 bits wide.
-                law.charge(state, now, cost as u32);
-                return numbers(law, state, outcome, cost, now, used + cost, cost as i64, 0);
+                let seen = law.charge(state, seen, cost as u32);
+                return numbers(law, state, seen, outcome, cost, Applied::charged(cost));
             }
-            let forced = if charge == Charge::Always { force(law, state, used, cost, now) } else { 0 };
-            let forgiven = if charge == Charge::Always { cost - forced } else { 0 };
-            numbers(law, state, outcome, cost, now, used + forced, forced as i64, forgiven)
+            let (seen, applied) = match charge {
+                Charge::Always => force(law, state, seen, cost),
+                Charge::Admitted => (seen, Applied::default()),
+            };
+            numbers(law, state, seen, outcome, cost, applied)
         }
         Ask::Refund { units, receipt } => {
-            give_back(law, state, receipt.map_or(units, |receipt| units.min(receipt.units)), receipt, now)
+            let units = receipt.map_or(units, |receipt| units.min(receipt.units));
+            give_back(law, state, seen, now, units, receipt)
         }
         Ask::Settle { receipt, actual } if actual <= receipt.units => {
-            give_back(law, state, receipt.units - actual, Some(receipt), now)
+            give_back(law, state, seen, now, receipt.units - actual, Some(receipt))
         }
         Ask::Settle { receipt, actual } => {
-            let more = actual - receipt.units;
-            let used = law.used(state, now);
-            let forced = force(law, state, used, more, now);
-            numbers(law, state, Outcome::Admitted, 1, now, used + forced, forced as i64, more - forced)
+            let (seen, applied) = force(law, state, seen, actual - receipt.units);
+            numbers(law, state, seen, Outcome::Admitted, 1, applied)
         }
-        Ask::Renew { .. } | Ask::Release { .. } => give_back(law, state, 0, None, now),
+        Ask::Renew { .. } | Ask::Release { .. } => {
+            numbers(law, state, seen, Outcome::Admitted, 1, Applied::default())
+        }
     }
 }
 
-/// Judges a charge of `cost` (0: a peek) and carries nothing out: what a take that passed shows in a request refused elsewhere.
-pub(crate) fn judge<L: Law>(law: &L, state: &mut L::State<'_>, cost: u64, now: Micros) -> Verdict {
+/// Judges `ask` and carries nothing out: what a take shows in a request that was refused elsewhere.
+pub(crate) fn show<L: Law>(law: &L, state: &mut L::State<'_>, ask: Ask, now: Micros) -> Verdict {
     law.repair(state, now);
-    let used = law.used(state, now);
-    // A peek passes exactly where a charge of one unit does.
-    let cost = cost.max(1);
-    let outcome = outcome_of(law, used, cost);
-    numbers(law, state, outcome, cost, now, used, 0, 0)
+    let seen = law.see(state, now);
+    match ask {
+        Ask::Charge { cost } | Ask::Acquire { cost, .. } => judge(law, state, seen, cost),
+        Ask::Peek => judge(law, state, seen, 0),
+        Ask::Refund { .. } | Ask::Settle { .. } | Ask::Renew { .. } | Ask::Release { .. } => {
+            numbers(law, state, seen, Outcome::Admitted, 1, Applied::default())
+        }
+    }
 }
 
-/// The answer to an ask that changed nothing and is content with any room.
+/// The numbers of a repaired state after something that is not up to the room.
 pub(crate) fn look<L: Law>(
     law: &L,
     state: &L::State<'_>,
@@ -113,16 +128,23 @@ pub(crate) fn look<L: Law>(
     applied: i64,
     now: Micros,
 ) -> Verdict {
-    numbers(law, state, outcome, 1, now, law.used(state, now), applied, 0)
+    numbers(law, state, law.see(state, now), outcome, 1, Applied { units: applied, forgiven: 0 })
 }
 
-fn outcome_of<L: Law>(law: &L, used: u64, cost: u64) -> Outcome {
+/// Judges a charge of `cost` (0: a peek, which passes exactly where a charge of one unit does).
+fn judge<L: Law>(law: &L, state: &L::State<'_>, seen: L::Seen, cost: u64) -> Verdict {
+    let cost = cost.max(1);
+    numbers(law, state, seen, outcome_of(law, seen, cost), cost, Applied::default())
+}
+
+#[inline]
+fn outcome_of<L: Law>(law: &L, seen: L::Seen, cost: u64) -> Outcome {
     let capacity = u64::from(law.capacity());
     if capacity == 0 {
         Outcome::RateLimited // A limit of zero is a closed door, not a cost that is too large.
     } else if cost > capacity {
         Outcome::CostExceedsLimit
-    } else if used + cost <= capacity {
+    } else if law.used(seen) + cost <= capacity {
         Outcome::Admitted
     } else {
         Outcome::RateLimited
@@ -134,55 +156,64 @@ pub(crate) fn ceiling(capacity: u32) -> u64 {
     (2 * u64::from(capacity)).min(u64::from(u32::MAX))
 }
 
-/// Charges what the debt allows of `cost`; says how much that was.
-fn force<L: Law>(law: &L, state: &mut L::State<'_>, used: u64, cost: u64, now: Micros) -> u64 {
-    let forced = cost.min(ceiling(law.capacity()).saturating_sub(used));
-    if forced > 0 {
-        law.charge(state, now, forced as u32); // The ceiling is 32 bits wide.
+/// What an ask did to a counter.
+#[derive(Clone, Copy, Default)]
+struct Applied {
+    units: i64,
+    forgiven: u64,
+}
+
+impl Applied {
+    fn charged(units: u64) -> Self {
+        Self { units: units as i64, forgiven: 0 } // At most 32 bits.
     }
-    forced
+}
+
+/// Charges what the debt allows of `cost`.
+fn force<L: Law>(law: &L, state: &mut L::State<'_>, seen: L::Seen, cost: u64) -> (L::Seen, Applied) {
+    let forced = cost.min(ceiling(law.capacity()).saturating_sub(law.used(seen)));
+    let seen = if forced > 0 { law.charge(state, seen, forced as u32) } else { seen };
+    (seen, Applied { forgiven: cost - forced, ..Applied::charged(forced) })
 }
 
 fn give_back<L: Law>(
     law: &L,
     state: &mut L::State<'_>,
+    seen: L::Seen,
+    now: Micros,
     units: u64,
     receipt: Option<Receipt>,
-    now: Micros,
 ) -> Verdict {
-    let given = if units == 0 { 0 } else { law.refund(state, now, units, receipt.map(|receipt| receipt.at)) };
+    let given =
+        if units == 0 { 0 } else { law.refund(state, seen, units, receipt.map(|receipt| receipt.at)) };
     look(law, state, Outcome::Admitted, -(given as i64), now)
 }
 
-/// The numbers of a verdict, on a state with `used` units in use after the decision.
-#[expect(
-    clippy::too_many_arguments,
-    reason = "one call site per outcome; a struct would only rename the arguments"
-)]
+/// The numbers of a verdict, on a state after the decision.
 #[inline]
 fn numbers<L: Law>(
     law: &L,
     state: &L::State<'_>,
+    seen: L::Seen,
     outcome: Outcome,
     cost: u64,
-    now: Micros,
-    used: u64,
-    applied: i64,
-    forgiven: u64,
+    applied: Applied,
 ) -> Verdict {
-    let remaining = u64::from(law.capacity()).saturating_sub(used) as u32;
-    let reset_after = law.reset_after(state, now);
+    let remaining = u64::from(law.capacity()).saturating_sub(law.used(seen)) as u32;
+    let reset_after = law.reset_after(state, seen);
+    // Where no wait cures: the end of an aligned window, else a whole window.
+    let without_retry = || law.window_end(seen).unwrap_or(Micros::new(law.window_us()));
     let (retry_after, reset) = match outcome {
         Outcome::RateLimited if law.capacity() > 0 => {
-            let wait = law.wait(state, now, cost);
+            let wait = law.wait(state, seen, cost);
             (Some(wait), wait)
         }
-        Outcome::RateLimited | Outcome::CostExceedsLimit => (None, without_retry(law, state, now)),
+        Outcome::RateLimited | Outcome::CostExceedsLimit => (None, without_retry()),
         Outcome::Admitted | Outcome::NotHeld if remaining > 0 => {
-            (None, law.window_end(state, now).unwrap_or(reset_after))
+            (None, law.window_end(seen).unwrap_or(reset_after))
         }
-        Outcome::Admitted | Outcome::NotHeld if law.capacity() > 0 => (None, law.wait(state, now, 1)),
-        Outcome::Admitted | Outcome::NotHeld => (None, without_retry(law, state, now)),
+        Outcome::Admitted | Outcome::NotHeld if law.capacity() > 0 => (None, law.wait(state, seen, 1)),
+        Outcome::Admitted | Outcome::NotHeld => (None, without_retry()),
     };
     Verdict {
         outcome,
@@ -191,14 +222,9 @@ fn numbers<L: Law>(
         reset_after,
         retry_after,
         reset,
-        bound: law.bound(state, now),
-        applied,
-        forgiven,
-        at: law.at(state, now),
+        bound: law.bound(state, seen),
+        applied: applied.units,
+        forgiven: applied.forgiven,
+        at: law.at(seen),
     }
-}
-
-/// What is shown as reset where no wait cures: the end of an aligned window, else a whole window.
-fn without_retry<L: Law>(law: &L, state: &L::State<'_>, now: Micros) -> Micros {
-    law.window_end(state, now).unwrap_or(Micros::new(law.window_us()))
 }

@@ -66,18 +66,24 @@ pub(crate) struct FixedWindow {
     pub(crate) window_us: u64,
 }
 
-impl FixedWindow {
-    fn index(&self, state: &Windows<'_>, now: Micros) -> u64 {
-        (now.get() / self.window_us).max(*state.index)
-    }
+/// A fixed window's counter at an instant.
+#[derive(Clone, Copy)]
+pub(crate) struct InWindow {
+    now_us: u64,
+    /// Number of the window that counts.
+    index: u64,
+    used: u64,
+}
 
-    fn end(&self, state: &Windows<'_>, now: Micros) -> Micros {
-        Micros::new((self.index(state, now) + 1) * self.window_us - now.get())
+impl FixedWindow {
+    fn end(&self, seen: InWindow) -> Micros {
+        Micros::new((seen.index + 1) * self.window_us - seen.now_us)
     }
 }
 
 impl Law for FixedWindow {
     type State<'a> = Windows<'a>;
+    type Seen = InWindow;
 
     fn amount(&self) -> u32 {
         self.amount
@@ -93,50 +99,50 @@ impl Law for FixedWindow {
         }
     }
 
-    fn at(&self, state: &Windows<'_>, now: Micros) -> Micros {
-        now.max(Micros::new(*state.index * self.window_us))
+    fn see(&self, state: &Windows<'_>, now: Micros) -> InWindow {
+        let index = (now.get() / self.window_us).max(*state.index);
+        InWindow { now_us: now.get(), index, used: state.count(index, 0) }
     }
 
-    fn used(&self, state: &Windows<'_>, now: Micros) -> u64 {
-        state.count(self.index(state, now), 0)
+    fn at(&self, seen: InWindow) -> Micros {
+        Micros::new(seen.now_us.max(seen.index * self.window_us))
     }
 
-    fn wait(&self, state: &Windows<'_>, now: Micros, cost: u64) -> Micros {
-        if self.used(state, now) + cost <= u64::from(self.amount) {
-            Micros::ZERO
-        } else {
-            self.end(state, now)
-        }
+    fn used(&self, seen: InWindow) -> u64 {
+        seen.used
     }
 
-    fn reset_after(&self, state: &Windows<'_>, now: Micros) -> Micros {
-        if self.used(state, now) == 0 { Micros::ZERO } else { self.end(state, now) }
+    fn wait(&self, _state: &Windows<'_>, seen: InWindow, cost: u64) -> Micros {
+        if seen.used + cost <= u64::from(self.amount) { Micros::ZERO } else { self.end(seen) }
+    }
+
+    fn reset_after(&self, _state: &Windows<'_>, seen: InWindow) -> Micros {
+        if seen.used == 0 { Micros::ZERO } else { self.end(seen) }
     }
 
     /// Until the bound has forgotten it too.
-    fn keep_for(&self, state: &Windows<'_>, now: Micros) -> Micros {
-        let newest = self.index(state, now);
-        let Some(age) = (0..2).find(|age| state.count(newest, *age) > 0) else { return Micros::ZERO };
-        Micros::new((newest + 2 - age) * self.window_us - now.get())
+    fn keep_for(&self, state: &Windows<'_>, seen: InWindow) -> Micros {
+        let Some(age) = (0..2).find(|age| state.count(seen.index, *age) > 0) else { return Micros::ZERO };
+        Micros::new((seen.index + 2 - age) * self.window_us - seen.now_us)
     }
 
-    fn window_end(&self, state: &Windows<'_>, now: Micros) -> Option<Micros> {
-        Some(self.end(state, now))
+    fn window_end(&self, seen: InWindow) -> Option<Micros> {
+        Some(self.end(seen))
     }
 
     /// What the window before holds may all lie within the last W, and this one has not seen it.
-    fn bound(&self, state: &Windows<'_>, now: Micros) -> Bound {
-        Bound::new(state.count(self.index(state, now), 1), 0)
+    fn bound(&self, state: &Windows<'_>, seen: InWindow) -> Bound {
+        Bound::new(state.count(seen.index, 1), 0)
     }
 
-    fn charge(&self, state: &mut Windows<'_>, now: Micros, units: u32) {
-        state.charge(self.index(state, now), units);
+    fn charge(&self, state: &mut Windows<'_>, seen: InWindow, units: u32) -> InWindow {
+        state.charge(seen.index, units);
+        InWindow { used: seen.used + u64::from(units), ..seen }
     }
 
-    fn refund(&self, state: &mut Windows<'_>, now: Micros, units: u64, of: Option<Micros>) -> u64 {
-        let newest = self.index(state, now);
-        let charged = of.map_or(newest, |at| at.get() / self.window_us);
-        newest.checked_sub(charged).map_or(0, |age| state.refund(newest, age, units))
+    fn refund(&self, state: &mut Windows<'_>, seen: InWindow, units: u64, of: Option<Micros>) -> u64 {
+        let charged = of.map_or(seen.index, |at| at.get() / self.window_us);
+        seen.index.checked_sub(charged).map_or(0, |age| state.refund(seen.index, age, units))
     }
 }
 
@@ -152,11 +158,19 @@ pub(crate) struct SubWindows {
     pub(crate) strict: bool,
 }
 
-/// Where a counter stands: the newest sub-window and how far into it, in ticks.
+/// A sub-window counter at an instant, in ticks.
 #[derive(Clone, Copy)]
-struct Position {
+pub(crate) struct InSubWindow {
+    now: u64,
+    /// Number of the newest sub-window.
     newest: u64,
+    /// How far into it.
     offset: u64,
+    /// Units in the k newest.
+    whole: u64,
+    /// Units in the one that is leaving, and how many of them still count.
+    leaving: u64,
+    counted: u64,
 }
 
 impl SubWindows {
@@ -164,30 +178,14 @@ impl SubWindows {
         self.tick.to_us(self.width)
     }
 
-    fn position(&self, state: &Windows<'_>, now: Micros) -> Position {
-        let ticks = self.tick.floor(now.get());
-        let newest = ticks / self.width;
-        if newest < *state.index {
-            return Position { newest: *state.index, offset: 0 };
-        }
-        Position { newest, offset: ticks % self.width }
-    }
-
-    /// How much of the leaving sub-window's count still counts.
-    fn leaving(&self, count: u64, offset: u64) -> u64 {
-        if self.strict { count } else { mul_div_up(count, self.width - offset, self.width) }
-    }
-
-    /// Units in the k newest sub-windows.
-    fn whole(&self, state: &Windows<'_>, newest: u64) -> u64 {
-        let unseen = newest - *state.index;
-        let seen = u64::from(self.k).saturating_sub(unseen) as usize;
-        state.counts.iter().take(seen).map(|count| u64::from(*count)).sum()
+    fn wait_until(&self, seen: InSubWindow, tick: u64) -> Micros {
+        Micros::new(self.tick.to_us(tick - seen.now))
     }
 }
 
 impl Law for SubWindows {
     type State<'a> = Windows<'a>;
+    type Seen = InSubWindow;
 
     fn amount(&self) -> u32 {
         self.amount
@@ -205,27 +203,36 @@ impl Law for SubWindows {
         }
     }
 
-    fn at(&self, state: &Windows<'_>, now: Micros) -> Micros {
-        let position = self.position(state, now);
-        Micros::new(self.tick.to_us(position.newest * self.width + position.offset))
+    fn see(&self, state: &Windows<'_>, now: Micros) -> InSubWindow {
+        let now = self.tick.floor(now.get());
+        let (mut newest, mut offset) = (now / self.width, now % self.width);
+        if newest < *state.index {
+            (newest, offset) = (*state.index, 0);
+        }
+        let seen = u64::from(self.k).saturating_sub(newest - *state.index) as usize;
+        let whole = state.counts.iter().take(seen).map(|count| u64::from(*count)).sum();
+        let leaving = state.count(newest, u64::from(self.k));
+        let counted =
+            if self.strict { leaving } else { mul_div_up(leaving, self.width - offset, self.width) };
+        InSubWindow { now, newest, offset, whole, leaving, counted }
     }
 
-    fn used(&self, state: &Windows<'_>, now: Micros) -> u64 {
-        let Position { newest, offset } = self.position(state, now);
-        let leaving = state.count(newest, u64::from(self.k));
-        self.whole(state, newest) + self.leaving(leaving, offset)
+    fn at(&self, seen: InSubWindow) -> Micros {
+        Micros::new(self.tick.to_us(seen.newest * self.width + seen.offset))
+    }
+
+    fn used(&self, seen: InSubWindow) -> u64 {
+        seen.whole + seen.counted
     }
 
     /// Looks one sub-window after the other into the future: which first instant of it, if any, has room? The estimate never
     /// rises without traffic, so the first such instant is the answer, and it stays one.
-    fn wait(&self, state: &Windows<'_>, now: Micros, cost: u64) -> Micros {
-        let Position { newest, offset } = self.position(state, now);
+    fn wait(&self, state: &Windows<'_>, seen: InSubWindow, cost: u64) -> Micros {
         let k = u64::from(self.k);
         let room = u64::from(self.amount) - cost;
-        let mut whole = self.whole(state, newest);
-        let mut ticks = (newest + k + 1) * self.width; // By then nothing counts any more.
+        let mut whole = seen.whole;
         for ahead in 0..=k {
-            let leaving = state.count(newest, k - ahead);
+            let leaving = state.count(seen.newest, k - ahead);
             if ahead > 0 {
                 whole -= leaving; // It was the oldest whole one, and now is the one that leaves.
             }
@@ -240,36 +247,31 @@ impl Law for SubWindows {
                 _ => self.width.saturating_sub(mul_div_down(room - whole, self.width, leaving)),
             };
             if faded < self.width {
-                let earliest = if ahead == 0 { faded.max(offset) } else { faded };
-                ticks = (newest + ahead) * self.width + earliest;
-                break;
+                let earliest = if ahead == 0 { faded.max(seen.offset) } else { faded };
+                return self.wait_until(seen, (seen.newest + ahead) * self.width + earliest);
             }
         }
-        Micros::new(self.tick.to_us(ticks - self.tick.floor(now.get())))
+        self.wait_until(seen, (seen.newest + k + 1) * self.width) // By then nothing counts any more.
     }
 
-    fn reset_after(&self, state: &Windows<'_>, now: Micros) -> Micros {
-        let Position { newest, .. } = self.position(state, now);
+    fn reset_after(&self, state: &Windows<'_>, seen: InSubWindow) -> Micros {
         let k = u64::from(self.k);
-        let Some(age) = (0..=k).find(|age| state.count(newest, *age) > 0) else { return Micros::ZERO };
-        Micros::new(self.tick.to_us((newest + k + 1 - age) * self.width - self.tick.floor(now.get())))
+        let Some(age) = (0..=k).find(|age| state.count(seen.newest, *age) > 0) else { return Micros::ZERO };
+        self.wait_until(seen, (seen.newest + k + 1 - age) * self.width)
     }
 
     /// Nobody knows where in the leaving sub-window its units were: all or none of them may still count.
-    fn bound(&self, state: &Windows<'_>, now: Micros) -> Bound {
-        let Position { newest, offset } = self.position(state, now);
-        let leaving = state.count(newest, u64::from(self.k));
-        let counted = self.leaving(leaving, offset);
-        Bound::new(leaving - counted, counted)
+    fn bound(&self, _state: &Windows<'_>, seen: InSubWindow) -> Bound {
+        Bound::new(seen.leaving - seen.counted, seen.counted)
     }
 
-    fn charge(&self, state: &mut Windows<'_>, now: Micros, units: u32) {
-        state.charge(self.position(state, now).newest, units);
+    fn charge(&self, state: &mut Windows<'_>, seen: InSubWindow, units: u32) -> InSubWindow {
+        state.charge(seen.newest, units);
+        InSubWindow { whole: seen.whole + u64::from(units), ..seen }
     }
 
-    fn refund(&self, state: &mut Windows<'_>, now: Micros, units: u64, of: Option<Micros>) -> u64 {
-        let Position { newest, .. } = self.position(state, now);
-        let charged = of.map_or(newest, |at| at.get() / self.width_us());
-        newest.checked_sub(charged).map_or(0, |age| state.refund(newest, age, units))
+    fn refund(&self, state: &mut Windows<'_>, seen: InSubWindow, units: u64, of: Option<Micros>) -> u64 {
+        let charged = of.map_or(seen.newest, |at| at.get() / self.width_us());
+        seen.newest.checked_sub(charged).map_or(0, |age| state.refund(seen.newest, age, units))
     }
 }

@@ -326,7 +326,7 @@ mod reach {
                     state != step.before
                 };
                 see("clock repaired", repaired);
-                see("off by something", verdict.bound.over + verdict.bound.under > 0);
+                see("off by something", verdict.bound != tidegate_core::Bound::EXACT);
                 see(
                     "lowered below what is used",
                     step.limit.used(step.after, step.now)
