@@ -46,3 +46,8 @@ pub use shaper::{Reservation, Shaped, Shaper};
 pub use state::State;
 pub use time::{Micros, Tick};
 pub use verdict::{Bound, Outcome, Verdict};
+
+/// The example of the README, run as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -154,7 +154,8 @@ pub enum LimitError {
     },
     /// The log would be too long.
     #[error(
-        "a sliding log keeps an entry for each unit, {LOG_AMOUNT_MAX} at most, not {amount}: use `sliding_window` with `strict: true`, which never admits more either"
+        "a sliding log keeps an entry for each unit, {LOG_AMOUNT_MAX} at most, not {amount}: \
+         use `sliding_window` with `strict: true`, which never admits more either"
     )]
     LogTooLong {
         /// The amount asked for.

@@ -79,7 +79,7 @@ impl fmt::Debug for Micros {
 /// The grain in which one limit tells time: a power of ten microseconds, from 1 µs to 1 s.
 ///
 /// It divides the window, so a window is a whole number of ticks, and it is as fine as the limit's largest product
-/// allows ([`PRODUCT_MAX`]). A decision is exact in ticks.
+/// allows (they stay below 2^52). A decision is exact in ticks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tick {
     exponent: u8,

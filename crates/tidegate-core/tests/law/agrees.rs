@@ -29,7 +29,7 @@ pub(crate) fn check(script: &Script) -> Result<(), TestCaseError> {
 macro_rules! agrees {
     ($($name:ident: $algorithm:ident,)*) => {
         proptest! {
-            #![proptest_config(ProptestConfig { cases: 1_500, failure_persistence: None, ..ProptestConfig::default() })]
+            #![proptest_config(crate::traces::proof(1_500))]
             $(
                 #[test]
                 fn $name(script in traces::script(Algorithm::$algorithm, EVERYTHING)) {
@@ -41,7 +41,7 @@ macro_rules! agrees {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(crate::traces::proof(400))]
 
     #[test]
     fn p1_a_crowded_cell_log_agrees_with_the_oracle(script in traces::crowded_script()) {

@@ -54,15 +54,11 @@ pub(crate) fn check(script: &Script) -> Result<(), TestCaseError> {
     })
 }
 
-fn config() -> ProptestConfig {
-    ProptestConfig { cases: 1_500, failure_persistence: None, ..ProptestConfig::default() }
-}
-
 /// Only charges on a steady clock under one limit: here the bound can be counted without any model.
 const PLAIN: Mix = Mix { jumps: false, changes: false, refunds: false, always: false };
 
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(crate::traces::proof(1_500))]
 
     #[test]
     fn p6_the_stated_bound_holds_whatever_happens(script in traces::any_script(EVERYTHING)) {
@@ -98,8 +94,8 @@ proptest! {
     ) {
         subject::walk(&script, |step| {
             let (bound, worst) = (step.verdict.bound, step.limit.bound_max());
-            let one_more = |units: u32| units + 1;
-            prop_assert!(bound.over <= one_more(worst.over) && bound.under <= one_more(worst.under), "{bound:?} against {worst:?}:\n{script}");
+            let within = bound.over <= worst.over + 1 && bound.under <= worst.under + 1;
+            prop_assert!(within, "{bound:?} against {worst:?}:\n{script}");
             Ok(())
         })?;
     }

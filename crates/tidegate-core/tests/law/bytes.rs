@@ -7,10 +7,6 @@ use tidegate_oracle::Algorithm;
 use crate::subject;
 use crate::traces::{self, EVERYTHING};
 
-fn config() -> ProptestConfig {
-    ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() }
-}
-
 /// Whatever was read, every ask can be answered on it, at any time.
 fn stays_safe(limit: &Limit, state: &State, now: Micros) {
     for now in [now, Micros::ZERO, Micros::MAX, now.plus(Micros::from_secs(60))] {
@@ -26,7 +22,7 @@ fn stays_safe(limit: &Limit, state: &State, now: Micros) {
 }
 
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(crate::traces::proof(2_000))]
 
     #[test]
     fn p15_a_state_is_the_same_after_a_journey_as_bytes(script in traces::any_script(EVERYTHING)) {

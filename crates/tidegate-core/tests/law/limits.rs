@@ -3,10 +3,6 @@
 use proptest::prelude::*;
 use tidegate_core::{Ask, Calendar, Charge, Limit, LimitError, Micros, Receipt, Shaper, Unit, Weekday};
 
-fn config() -> ProptestConfig {
-    ProptestConfig { cases: 20_000, failure_persistence: None, ..ProptestConfig::default() }
-}
-
 /// Numbers around every edge of the range, and all between.
 fn edgy(max: u64) -> impl Strategy<Value = u64> {
     let edges = vec![0, 1, 2, 19, 20, 21, max / 2, max - 1, max];
@@ -45,7 +41,7 @@ fn any_limit() -> impl Strategy<Value = Result<Limit, LimitError>> {
 }
 
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(crate::traces::proof(20_000))]
 
     /// Tests are built with overflow checks, so whatever overflows fails here.
     #[test]

@@ -7,10 +7,6 @@ use tidegate_oracle::{Algorithm, Script};
 use crate::subject::{self, Step};
 use crate::traces::{self, EVERYTHING};
 
-fn config() -> ProptestConfig {
-    ProptestConfig { cases: 3_000, failure_persistence: None, ..ProptestConfig::default() }
-}
-
 /// Runs a property on every operation of a script; a failure shows the script.
 fn on_each(
     script: &Script,
@@ -49,7 +45,7 @@ fn is_held_again(step: &Step<'_>) -> bool {
 }
 
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(crate::traces::proof(3_000))]
 
     #[test]
     fn p3_remaining_is_the_largest_cost_that_fits_at_the_same_instant(script in traces::any_script(EVERYTHING)) {

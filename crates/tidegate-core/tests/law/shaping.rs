@@ -50,7 +50,7 @@ fn what_can_never_leave_is_refused_for_good() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 5_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(crate::traces::proof(5_000))]
 
     #[test]
     fn departures_keep_the_rate_and_their_order(
@@ -80,10 +80,9 @@ proptest! {
                 }
                 Shaped::Refused { retry_after } => {
                     let wait = retry_after.expect("every cost fits some time");
-                    let mut copy = level;
-                    prop_assert!(delay(&shaper.reserve(&mut copy, cost, clock.plus(wait))).is_some(), "refused after {wait}");
-                    let mut copy = level;
-                    prop_assert!(delay(&shaper.reserve(&mut copy, cost, clock.plus(wait).minus(Micros::new(1)))).is_none(), "passes before {wait}");
+                    let passes_in = |wait| delay(&shaper.reserve(&mut level.clone(), cost, clock.plus(wait))).is_some();
+                    prop_assert!(passes_in(wait), "refused after {wait}");
+                    prop_assert!(!passes_in(wait.minus(Micros::new(1))), "passes before {wait}");
                 }
             }
         }
