@@ -70,8 +70,9 @@ pub(crate) struct Counted {
     now: u64,
     /// Now, or the last write if that is later.
     at: u64,
-    /// How many of the oldest cells have left the window.
+    /// How many of the oldest cells have left the window, and their units.
     dead: usize,
+    dead_units: u64,
     used: u64,
     bound: Bound,
 }
@@ -172,13 +173,12 @@ impl CellLog {
         (last - first) * PARTS < self.window
     }
 
-    /// Before a write at `at`: the times into this limit's ticks, and off with what has left the window.
-    fn prepare(&self, log: &mut Cells<'_>, at: u64) {
-        let (dead, units) = self.dead(log, at);
+    /// Before a write at `at`: off with the cells that have left the window, and the times into this limit's ticks.
+    fn prepare(&self, log: &mut Cells<'_>, at: u64, (dead, dead_units): (usize, u64)) {
         if dead > 0 {
             log.cells.copy_within(dead..log.head.len as usize, 0);
             log.head.len -= dead as u32;
-            log.head.total -= units;
+            log.head.total -= dead_units;
         }
         if log.head.tick != self.tick {
             for index in 0..log.head.len as usize {
@@ -247,7 +247,7 @@ impl Law for CellLog {
         let now = self.tick.floor(now.get());
         let last = self.ticks(log, log.head.last);
         if self.tick.to_us(last.saturating_sub(now)) > patience(self.window_us()) {
-            self.prepare(log, last); // Only what a window still holds can be told in 32 bits.
+            self.prepare(log, last, self.dead(log, last)); // Only what a window still holds can be told in 32 bits.
             let ahead = (last - now) as u32;
             for cell in &mut log.cells[..log.head.len as usize] {
                 cell.first = cell.first.wrapping_sub(ahead);
@@ -261,7 +261,8 @@ impl Law for CellLog {
         let now = self.tick.floor(now.get());
         let at = now.max(self.ticks(log, log.head.last));
         let (dead, dead_units) = self.dead(log, at);
-        let mut seen = Counted { now, at, dead, used: log.head.total - dead_units, bound: Bound::EXACT };
+        let used = log.head.total - dead_units;
+        let mut seen = Counted { now, at, dead, dead_units, used, bound: Bound::EXACT };
         if dead < log.head.len as usize {
             let oldest = self.cell(log, dead);
             if self.at_edge(oldest, at) {
@@ -318,7 +319,7 @@ impl Law for CellLog {
 
     fn charge(&self, log: &mut Cells<'_>, seen: Counted, units: u32) -> Counted {
         let at = seen.at;
-        self.prepare(log, at);
+        self.prepare(log, at, (seen.dead, seen.dead_units));
         log.head.total += u64::from(units);
         let mut rest = units;
         if let Some(index) = (log.head.len as usize).checked_sub(1) {
@@ -341,7 +342,7 @@ impl Law for CellLog {
             self.push(log, at, rest);
         }
         // The cell at the edge, if there is one, is the oldest now; neither it nor its bound has moved.
-        Counted { dead: 0, used: seen.used + u64::from(units), ..seen }
+        Counted { dead: 0, dead_units: 0, used: seen.used + u64::from(units), ..seen }
     }
 
     fn refund(&self, log: &mut Cells<'_>, seen: Counted, units: u64, of: Option<Micros>) -> u64 {
@@ -364,7 +365,7 @@ impl Law for CellLog {
         }
         if given > 0 {
             log.head.total -= given;
-            self.prepare(log, seen.at);
+            self.prepare(log, seen.at, (seen.dead, seen.dead_units));
             drop_empty(log);
             log.head.refunded = log.head.len > 0;
             self.compact(log, seen.at);

@@ -44,12 +44,12 @@ impl Log<'_> {
         (dead, self.entries()[..dead].iter().map(|entry| u64::from(entry.units)).sum())
     }
 
-    fn forget(&mut self, window_us: u64, at_us: u64) {
-        let (dead, units) = self.dead(window_us, at_us);
+    /// Drops the oldest entries, which have left the window.
+    fn forget(&mut self, dead: usize, used: u64) {
         if dead > 0 {
             self.entries.copy_within(dead..self.head.len as usize, 0);
             self.head.len -= dead as u32;
-            self.head.total -= units;
+            self.head.total = used;
         }
     }
 }
@@ -130,7 +130,7 @@ impl Law for SlidingLog {
     }
 
     fn charge(&self, log: &mut Log<'_>, seen: Read, units: u32) -> Read {
-        log.forget(self.window_us, seen.at_us);
+        log.forget(seen.dead, seen.used);
         let len = log.head.len as usize;
         match log.entries[..len].last_mut() {
             Some(newest) if newest.at_us == seen.at_us => newest.units += units,
@@ -165,10 +165,10 @@ impl Law for SlidingLog {
             }
         }
         if given > 0 {
+            log.forget(seen.dead, seen.used);
             log.head.total -= given;
             log.head.last_us = seen.at_us;
             drop_empty(log.head, log.entries);
-            log.forget(self.window_us, seen.at_us);
         }
         given
     }
