@@ -23,6 +23,7 @@ mod limit; // limits that cannot be wrong
 mod state;
 mod verdict; // what it answers // what a counter remembers
 
+mod dispatch; // a limit is asked about a state
 mod step; // the rules that all algorithms share
 
 mod bucket; // token bucket, GCRA, leaky bucket

@@ -3,14 +3,14 @@
 use std::fmt;
 
 use crate::bucket::Bucket;
-use crate::calendar::{Calendar, Quota, Unit};
+use crate::calendar::{Calendar, Unit};
 use crate::cells::{CellLog, PARTS, cell_units};
 use crate::concurrency::Concurrency;
 use crate::log::SlidingLog;
 use crate::step::{self, Law};
 use crate::time::PRODUCT_MAX;
 use crate::window::{FixedWindow, SubWindows};
-use crate::{Ask, Bound, Micros, State, Tick, Verdict};
+use crate::{Bound, Micros, Tick};
 
 pub use crate::step::Charge;
 
@@ -214,30 +214,6 @@ pub(crate) enum Kind {
     Bucket(Bucket),
     Concurrency(Concurrency),
     Calendar { amount: u32, calendar: Box<Calendar> },
-}
-
-/// Runs one expression with the limit's law and the state's view. A state of another shape is impossible through this crate's interface
-/// (`fitted` sees to it before every step); it is answered like an untouched one.
-macro_rules! with_law {
-    ($limit:expr, $state:expr, $now:expr, |$law:ident, $view:ident| $body:expr) => {{
-        let state: &mut State = $limit.fitted($state);
-        match (&$limit.kind, state.view()) {
-            (Kind::Fixed($law), crate::state::View::Windows(mut $view)) => $body,
-            (Kind::Sub($law), crate::state::View::Windows(mut $view)) => $body,
-            (Kind::Cells($law), crate::state::View::Cells(mut $view)) => $body,
-            (Kind::Log($law), crate::state::View::Log(mut $view)) => $body,
-            (Kind::Bucket($law), crate::state::View::Level(mut $view)) => $body,
-            (Kind::Concurrency(limit), crate::state::View::Places(mut $view)) => {
-                let $law = &limit.law();
-                $body
-            }
-            (Kind::Calendar { amount, calendar }, crate::state::View::Spent(mut $view)) => {
-                let $law = &Quota::at(*amount, calendar, $view, $now);
-                $body
-            }
-            _ => unreachable!("a fitted state has the limit's shape"),
-        }
-    }};
 }
 
 impl Limit {
@@ -455,52 +431,6 @@ impl Limit {
             },
             Kind::Log(_) | Kind::Concurrency(_) | Kind::Calendar { .. } => Bound::EXACT,
         }
-    }
-
-    /// An untouched counter for this limit, with all the room that it will ever need.
-    pub fn state(&self) -> State {
-        State::of(&self.kind)
-    }
-
-    /// Judges `ask` at `now` and carries it out.
-    pub fn step(&self, state: &mut State, ask: Ask, now: Micros) -> Verdict {
-        if let Kind::Concurrency(law) = &self.kind
-            && let crate::state::View::Places(mut places) = self.fitted(state).view()
-        {
-            return law.step(&mut places, ask, now);
-        }
-        with_law!(self, state, now, |law, view| step::step(law, self.charge, &mut view, ask, now))
-    }
-
-    /// Judges `ask` at `now` and carries nothing out (but the repair of a broken clock's times): what a take shows in a request that
-    /// was refused elsewhere. Refunds, settlements and releases pass.
-    pub fn show(&self, state: &mut State, ask: Ask, now: Micros) -> Verdict {
-        if let Kind::Concurrency(law) = &self.kind
-            && let crate::state::View::Places(mut places) = self.fitted(state).view()
-        {
-            return law.show(&mut places, ask, now);
-        }
-        with_law!(self, state, now, |law, view| step::show(law, &mut view, ask, now))
-    }
-
-    /// Units in use at `now`, as the algorithm estimates them, rounded up.
-    pub fn used(&self, state: &mut State, now: Micros) -> u64 {
-        with_law!(self, state, now, |law, view| {
-            law.repair(&mut view, now);
-            law.used(law.see(&view, now))
-        })
-    }
-
-    /// How long a store has to keep the state: until nothing in it can change an answer, and 5 s more, so that a clock set back by
-    /// less finds its counts.
-    pub fn keep_for(&self, state: &mut State, now: Micros) -> Micros {
-        const SLACK: Micros = Micros::from_secs(5);
-        with_law!(self, state, now, |law, view| {
-            law.repair(&mut view, now);
-            let seen = law.see(&view, now);
-            let clock_behind = law.at(seen).minus(now);
-            law.keep_for(&view, seen).max(clock_behind).plus(SLACK)
-        })
     }
 }
 
