@@ -26,7 +26,8 @@ pub enum Ask {
         /// What it came to.
         actual: u64,
     },
-    /// Take places of a concurrency limit under an id; again with the same id renews it. Elsewhere a charge.
+    /// Take places of a concurrency limit under an id. While it is held, the same id again only renews it, at its first cost.
+    /// Elsewhere a charge.
     Acquire {
         /// The caller's id for the places, keyed-hashed. See [`Ask::ANONYMOUS`].
         id: u64,

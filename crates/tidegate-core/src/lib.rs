@@ -15,13 +15,14 @@
 //! # Ok::<(), tidegate_core::LimitError>(())
 //! ```
 
-mod math;
-mod time; // instants, spans and ticks // the two divisions that every algorithm needs
+mod math; // the divisions that every algorithm needs
+mod time; // instants, spans and ticks
 
 mod ask; // what can be asked of a counter
+mod verdict; // what it answers
+
 mod limit; // limits that cannot be wrong
-mod state;
-mod verdict; // what it answers // what a counter remembers
+mod state; // what a counter remembers
 
 mod dispatch; // a limit is asked about a state
 mod step; // the rules that all algorithms share

@@ -406,8 +406,8 @@ impl Limit {
         &self.kind
     }
 
-    /// The worst bound that a verdict of this limit can state while its numbers stay the same, refunds apart (they add one unit to a
-    /// cell log's).
+    /// The worst bound that a verdict of this limit can state while its numbers stay the same and nothing but charges happens. A refund
+    /// adds one unit to a cell log's; a settlement above its reservation makes a debt, as `charge: always` does.
     pub fn bound_max(&self) -> Bound {
         let amount = u64::from(self.amount());
         // What one window can hold: with `charge: always` a debt of one limit on top.

@@ -15,7 +15,7 @@ pub struct Shaper {
 }
 
 /// The answer of a shaper.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(PartialEq, Eq, Debug)]
 pub enum Shaped {
     /// Go after `delay`.
     Go {
@@ -33,8 +33,8 @@ pub enum Shaped {
     },
 }
 
-/// A place in a shaper's queue.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// A place in a shaper's queue. It can be left once, so it cannot be copied.
+#[derive(PartialEq, Eq, Debug)]
 pub struct Reservation {
     units: u32,
     /// When the queue is empty behind it: units × window at the rate, from the epoch.
@@ -59,8 +59,9 @@ impl Shaper {
         Ok(Self { amount, window: window_us / tick.us(), delay_max: tick.floor(delay_max.get()), tick })
     }
 
-    /// Takes a place at the end of the queue, if the wait there is short enough.
+    /// Takes a place at the end of the queue, if the wait there is short enough. Everybody takes at least one unit.
     pub fn reserve(&self, level: &mut Level, cost: u64, now: Micros) -> Shaped {
+        let cost = cost.max(1);
         self.repair(level, now);
         if self.amount == 0 || cost > u64::from(self.amount) {
             return Shaped::Refused { retry_after: None };
@@ -76,20 +77,25 @@ impl Shaper {
         Shaped::Go {
             delay: Micros::new(self.tick.to_us(delay)),
             reservation: Reservation { units: cost as u32, clear_at: self.clear_at(used, at) },
-            bound: Bound::new(cost.saturating_sub(1), u64::from(self.amount)),
+            bound: Bound::new(cost - 1, u64::from(self.amount)),
         }
     }
 
-    /// Gives a place back, if nobody has queued behind it: those who did were told their delay. Says whether it did.
-    pub fn cancel(&self, level: &mut Level, reservation: Reservation, now: Micros) -> bool {
+    /// Gives a place back, unless somebody has queued behind it, who was told a delay; then the reservation comes back.
+    pub fn cancel(
+        &self,
+        level: &mut Level,
+        reservation: Reservation,
+        now: Micros,
+    ) -> Result<(), Reservation> {
         self.repair(level, now);
         let (used, at) = self.see(level, now);
-        let last = used > 0 && self.clear_at(used, at) == reservation.clear_at;
-        if last {
-            let used = used.saturating_sub(u64::from(reservation.units) * self.window);
-            *level = Level { used, last_us: self.tick.to_us(at), tick: self.tick, owed: false };
+        if used == 0 || self.clear_at(used, at) != reservation.clear_at {
+            return Err(reservation);
         }
-        last
+        let used = used.saturating_sub(u64::from(reservation.units) * self.window);
+        *level = Level { used, last_us: self.tick.to_us(at), tick: self.tick, owed: false };
+        Ok(())
     }
 
     /// What is queued at `now`, in units × window, and the queue's own time in ticks.

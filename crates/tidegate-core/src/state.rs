@@ -13,6 +13,9 @@ use crate::step::ceiling;
 use crate::window::Windows;
 
 /// One counter's memory. Made by [`Limit::state`] or read from its portable form; equal if the portable forms are.
+///
+/// It does not know its limit. Amounts, bursts and times to live may change from step to step; algorithm, window, parts and
+/// calendar belong into the key under which a store keeps it.
 #[derive(Clone)]
 pub struct State {
     pub(crate) inner: Inner,
@@ -122,7 +125,7 @@ impl Limit {
     /// The state with this limit's shape and room.
     ///
     /// Where the amount of a log or a concurrency limit was raised, its list is given the room, before any step and with its counts.
-    /// A state of another shape (another algorithm or number of sub-windows) means a new counter: it starts untouched.
+    /// A state of another form, or with another number of sub-windows, means a new counter: it starts untouched.
     #[inline]
     pub(crate) fn fitted<'a>(&self, state: &'a mut State) -> &'a mut State {
         if !state.fits(self.kind()) {

@@ -10,5 +10,5 @@ mod calendars; // days of 23 and 25 hours, dates that do not exist
 mod limits; // constructors: what they refuse, and that nothing else overflows
 mod promises; // one property per promise
 mod scripts; // counterexamples of the past, and examples for readers
-mod seeds; // the worked numbers of the documents the product is made from
 mod shaping; // the leaky bucket that delays
+mod worked; // numbers worked out by hand

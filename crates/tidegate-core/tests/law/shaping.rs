@@ -34,11 +34,11 @@ fn only_the_last_in_the_queue_can_leave_it() {
     let (_, second) = reserve(&mut level, START);
     let (_, third) = reserve(&mut level, START.plus(Micros::from_millis(30)));
     let now = START.plus(Micros::from_millis(60));
-    assert!(!shaper.cancel(&mut level, first, now), "two have queued behind it");
-    assert!(shaper.cancel(&mut level, third, now), "nobody has");
-    assert!(shaper.cancel(&mut level, second, now), "nobody is left behind it");
-    assert!(!shaper.cancel(&mut level, second, now), "a place can be left once");
+    let first = shaper.cancel(&mut level, first, now).expect_err("two have queued behind it");
+    shaper.cancel(&mut level, third, now).expect("nobody has queued behind it");
+    shaper.cancel(&mut level, second, now).expect("nobody is left behind it");
     assert_eq!(reserve(&mut level, now).0, Micros::from_millis(40), "the first is still on its way");
+    shaper.cancel(&mut level, first, now).expect_err("somebody has queued behind it again");
 }
 
 #[test]

@@ -1,12 +1,12 @@
-//! The worked numbers of the documents that the product is made from, as named vectors.
+//! Numbers worked out by hand, as they are usually given to explain these algorithms, as named vectors.
 //!
-//! Each is a script with the answers beside it; `?` stands for a number the documents do not speak of.
+//! Each is a script with words beside it that must stand in the answers.
 
 use tidegate_oracle::Script;
 
 use crate::subject;
 
-/// Plays a script; each line after `=>` must be contained in the answer as the oracle's language prints it.
+/// Plays a script; each word expected of an answer must stand in it as the oracle's language prints it.
 fn check(script: &str, expected: &[&str]) {
     let script: Script = script.parse().expect("a script");
     let mut answers = Vec::new();
