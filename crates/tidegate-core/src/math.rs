@@ -39,7 +39,8 @@ mod tests {
     fn wide_products_divide_exactly() {
         assert_eq!(mul_div_up(u64::MAX, 7, 7), u64::MAX);
         assert_eq!(mul_div_down(u64::MAX, 7, 8), (u128::from(u64::MAX) * 7 / 8) as u64);
-        assert_eq!(mul_div_nearest(u64::MAX / 2, 3, 4), (u128::from(u64::MAX / 2) * 3 / 4) as u64 + 1);
+        assert_eq!(mul_div_nearest(u64::MAX, 3, 4), (u128::from(u64::MAX) * 3 / 4) as u64); // …,25
+        assert_eq!(mul_div_nearest(u64::MAX - 1, 3, 4), (u128::from(u64::MAX) * 3 / 4) as u64); // …,5
         assert_eq!((mul_div_up(10, 3, 4), mul_div_down(10, 3, 4)), (8, 7));
         assert_eq!(
             (mul_div_nearest(3, 3, 4), mul_div_nearest(10, 1, 4), mul_div_nearest(1, 1, 3)),
