@@ -19,7 +19,7 @@ pub enum Ask {
         /// When and how much was charged.
         receipt: Option<Receipt>,
     },
-    /// A reservation turned out to cost `actual`: the difference is charged or given back, whatever the room.
+    /// A reservation turned out to cost `actual`: the difference is given back, or charged whatever the room, up to a debt of one limit.
     Settle {
         /// The reservation.
         receipt: Receipt,

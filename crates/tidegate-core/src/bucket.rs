@@ -8,17 +8,17 @@ use crate::step::{Law, ceiling};
 use crate::time::patience;
 use crate::{Bound, Micros, Tick};
 
-/// How full a bucket is.
+/// How full a bucket, or how long a shaper's queue, is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Level {
     /// Units × window in ticks, as of `last`.
-    pub used: u64,
+    pub(crate) used: u64,
     /// Time of the last write, in µs.
-    pub last_us: u64,
+    pub(crate) last_us: u64,
     /// The tick in which `used` is written: it changes with the limit's amount.
-    pub tick: Tick,
+    pub(crate) tick: Tick,
     /// Since it was last empty the bucket has been above its burst: a debt, or a limit that was lowered.
-    pub owed: bool,
+    pub(crate) owed: bool,
 }
 
 /// L units per window, up to B at once.
@@ -92,8 +92,6 @@ impl Law for Bucket {
         if self.tick.to_us(self.tick.floor(level.last_us)).saturating_sub(now_us) > patience(self.window_us())
         {
             level.last_us = now_us;
-            let seen = self.see(level, now);
-            self.write(level, seen, seen.used);
         }
     }
 
@@ -143,8 +141,15 @@ impl Law for Bucket {
         self.write(level, seen, seen.used + self.scaled(u64::from(units)))
     }
 
-    /// A bucket does not remember when it was charged: units go back to the level as it is.
-    fn refund(&self, level: &mut &mut Level, seen: Leaked, units: u64, _of: Option<Micros>) -> u64 {
+    /// A bucket does not remember when it was charged: units go back to the level as it is, unless they must have leaked since.
+    fn refund(&self, level: &mut &mut Level, seen: Leaked, units: u64, of: Option<Micros>) -> u64 {
+        let fullest = if seen.owed { ceiling(self.capacity()) } else { u64::from(self.burst) };
+        let leaked = |of: Micros| {
+            (seen.at.saturating_sub(self.tick.floor(of.get()))).saturating_mul(u64::from(self.amount))
+        };
+        if of.is_some_and(|of| leaked(of) >= self.scaled(fullest)) {
+            return 0;
+        }
         let given = units.min(self.used(seen));
         if given > 0 {
             self.write(level, seen, seen.used.saturating_sub(self.scaled(given)));

@@ -45,7 +45,7 @@ pub struct Calendar {
 /// One period: the local date it starts on, and when it starts and ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Period {
-    /// Its first local date, in days since 1970-01-01. What a counter remembers: zone data may move the start, never the date.
+    /// Its first local date, in days since 1970-01-01 (0 for those before it). What a counter remembers: zone data may move the start, never the date.
     pub id: u32,
     /// The first instant that belongs to it.
     pub start: Micros,
@@ -56,8 +56,10 @@ pub struct Period {
 impl Calendar {
     /// Periods of `unit` in the IANA time zone `zone`; weeks start on `week_start`.
     pub fn new(unit: Unit, zone: &str, week_start: Weekday) -> Result<Self, LimitError> {
-        let zone = TimeZone::get(zone).map_err(|_| LimitError::ZoneUnknown { zone: zone.to_owned() })?;
-        Ok(Self { unit, zone, week_start })
+        match TimeZone::get(zone) {
+            Ok(found) if !found.is_unknown() => Ok(Self { unit, zone: found, week_start }),
+            _ => Err(LimitError::ZoneUnknown { zone: zone.to_owned() }),
+        }
     }
 
     /// The unit of its periods.

@@ -16,9 +16,9 @@ pub(crate) const PARTS: u64 = 20;
 /// The most cells a state can need.
 ///
 /// Within a debt of one limit there are 2L units, at most 40 g. After compaction two neighbours inside the window do not fit one cell
-/// (they hold more than g or span W/20), unless the older is tied to the one before it; but then those two hold more than g. So there
-/// are at most 40 tied cells and 2·(40 + 20) others, and besides them the one without a partner, the one at the edge and the one
-/// that is being added.
+/// (they hold more than g or span W/20), unless the older is tied to the one before it; but then those two hold more than g, and tied
+/// cells do not follow each other. So there are at most 40 tied cells and 2·(40 + 20) others, and besides them the one without a
+/// partner, the one at the edge and the one that is being added.
 pub(crate) const CELLS_MAX: usize = 8 * PARTS as usize + 3;
 
 /// Units charged close together.
@@ -41,8 +41,6 @@ pub(crate) struct CellHead {
     pub(crate) total: u64,
     /// Cells in use.
     pub(crate) len: u32,
-    /// The tick in which times are written: it changes with amounts of hundreds of millions.
-    pub(crate) tick: Tick,
     /// Units were given back since the log was last empty: the ends of a cell may be empty places.
     pub(crate) refunded: bool,
 }
@@ -56,9 +54,9 @@ pub(crate) struct Cells<'a> {
     pub(crate) cells: &'a mut [Cell],
 }
 
-/// A cell with its times in a limit's own ticks.
+/// A cell, its times told as ages: ticks before the instant at which it is looked at. So nothing is older than time.
 #[derive(Clone, Copy)]
-struct Timed {
+struct Aged {
     first: u64,
     last: u64,
     units: u64,
@@ -83,6 +81,7 @@ pub(crate) struct CellLog {
     pub(crate) amount: u32,
     /// The window, in ticks; at most 2^31.
     pub(crate) window: u64,
+    /// Fixed by the window alone, so that no change of the amount moves a stored time.
     pub(crate) tick: Tick,
     pub(crate) strict: bool,
 }
@@ -93,33 +92,23 @@ pub(crate) fn cell_units(amount: u32) -> u64 {
 }
 
 impl CellLog {
-    /// A stored tick number in this limit's ticks.
-    fn ticks(&self, log: &Cells<'_>, stored: u64) -> u64 {
-        if log.head.tick == self.tick { stored } else { self.tick.floor(log.head.tick.to_us(stored)) }
-    }
-
-    fn cell(&self, log: &Cells<'_>, index: usize) -> Timed {
+    /// A cell as it is at `at`, which is not before the last write.
+    fn cell(&self, log: &Cells<'_>, index: usize, at: u64) -> Aged {
         let cell = log.cells[index];
-        // Only a clock set to 1970 can make a cell older than time: it counts as old as time.
-        let whole =
-            |low: u32| log.head.last.saturating_sub(u64::from((log.head.last as u32).wrapping_sub(low)));
-        Timed {
-            first: self.ticks(log, whole(cell.first)),
-            last: self.ticks(log, whole(cell.last)),
-            units: u64::from(cell.units),
-        }
+        let age = |low: u32| at - log.head.last + u64::from((log.head.last as u32).wrapping_sub(low));
+        Aged { first: age(cell.first), last: age(cell.last), units: u64::from(cell.units) }
     }
 
     /// How many of the oldest cells have left the window, and their units.
     fn dead(&self, log: &Cells<'_>, at: u64) -> (usize, u64) {
         let len = log.head.len as usize;
-        if self.ticks(log, log.head.last) + self.window <= at {
+        if at - log.head.last >= self.window {
             return (len, log.head.total); // Nothing was written for a whole window.
         }
         let mut units = 0;
         for index in 0..len {
-            let cell = self.cell(log, index);
-            if cell.last + self.window > at {
+            let cell = self.cell(log, index, at);
+            if cell.last < self.window {
                 return (index, units);
             }
             units += cell.units;
@@ -127,37 +116,41 @@ impl CellLog {
         (len, units)
     }
 
-    /// Does the edge of the window at `at` cut through this cell, which has not left it?
-    fn at_edge(&self, cell: Timed, at: u64) -> bool {
-        cell.first + self.window <= at
+    /// Does the edge of the window cut through this cell, which has not left it?
+    fn at_edge(&self, cell: Aged) -> bool {
+        cell.first >= self.window
     }
 
-    /// Units of a cell that count at `at`; the cell has not left the window.
-    fn live(&self, cell: Timed, at: u64) -> u64 {
-        if !self.at_edge(cell, at) || self.strict {
+    /// Units of a cell that count; the cell has not left the window.
+    fn live(&self, cell: Aged) -> u64 {
+        if !self.at_edge(cell) || self.strict {
             return cell.units;
         }
         if cell.units <= 2 {
             return 1; // One unit is known to be at each end, and one end is out.
         }
         // To the nearest: a cell of few units that is rounded up would refuse callers who keep to their limit.
-        let inside = cell.last + self.window - at;
-        let span = cell.last - cell.first;
-        1 + mul_div_nearest(cell.units - 2, inside, span)
+        let inside = self.window - cell.last;
+        1 + mul_div_nearest(cell.units - 2, inside, cell.first - cell.last)
     }
 
-    /// Where the window's edge has to be for a cell to count at most `target`, which is less than it counts now.
-    fn falls_to(&self, cell: Timed, target: u64) -> u64 {
+    /// How long until a cell counts at most `target`, which is less than it counts now.
+    fn falls_to(&self, cell: Aged, target: u64) -> u64 {
         if target == 0 || self.strict {
-            return cell.last;
+            return self.window - cell.last;
         }
         if target + 1 >= cell.units {
-            return cell.first;
+            return self.window - cell.first;
         }
         // The most that may be inside for the line to be rounded to `target` − 1.
-        let span = u128::from(cell.last - cell.first);
+        let span = u128::from(cell.first - cell.last);
         let inside = (span * u128::from(2 * target - 1)).saturating_sub(1) / u128::from(2 * (cell.units - 2));
-        cell.last - inside as u64
+        self.window - cell.last - inside as u64
+    }
+
+    /// A wait from the log's own time, told from the clock's.
+    fn wait_of(&self, seen: Counted, ticks: u64) -> Micros {
+        Micros::new(self.tick.to_us(seen.at - seen.now + ticks))
     }
 
     /// Does a cell begin at the instant at which the one before it ends?
@@ -168,26 +161,17 @@ impl CellLog {
         index > 0 && log.cells[index - 1].last == log.cells[index].first
     }
 
-    /// May units charged from `first` to `last` share a cell?
-    fn spans_one(&self, first: u64, last: u64) -> bool {
-        (last - first) * PARTS < self.window
+    /// May units charged within so many ticks share a cell?
+    pub(crate) fn is_short(&self, span: u64) -> bool {
+        span * PARTS < self.window
     }
 
-    /// Before a write at `at`: off with the cells that have left the window, and the times into this limit's ticks.
+    /// Before a write at `at`: off with the cells that have left the window.
     fn prepare(&self, log: &mut Cells<'_>, at: u64, (dead, dead_units): (usize, u64)) {
         if dead > 0 {
             log.cells.copy_within(dead..log.head.len as usize, 0);
             log.head.len -= dead as u32;
             log.head.total -= dead_units;
-        }
-        if log.head.tick != self.tick {
-            for index in 0..log.head.len as usize {
-                let cell = self.cell(log, index);
-                log.cells[index] =
-                    Cell { first: cell.first as u32, last: cell.last as u32, ..log.cells[index] };
-            }
-            log.head.last = self.ticks(log, log.head.last);
-            log.head.tick = self.tick;
         }
         log.head.last = at;
         if log.head.len == 0 {
@@ -199,12 +183,12 @@ impl CellLog {
     fn compact(&self, log: &mut Cells<'_>, at: u64) {
         let mut kept = 0;
         for index in 0..log.head.len as usize {
-            let cell = self.cell(log, index);
+            let cell = self.cell(log, index, at);
             if kept > 0 {
-                let before = self.cell(log, kept - 1);
+                let before = self.cell(log, kept - 1, at);
                 let fits = before.units + cell.units <= cell_units(self.amount)
-                    && self.spans_one(before.first, cell.last);
-                if fits && !self.at_edge(before, at) && !self.is_tied(log, kept - 1) {
+                    && self.is_short(before.first - cell.last);
+                if fits && !self.at_edge(before) && !self.is_tied(log, kept - 1) {
                     log.cells[kept - 1].last = log.cells[index].last;
                     log.cells[kept - 1].units += log.cells[index].units;
                     continue;
@@ -221,13 +205,10 @@ impl CellLog {
             self.compact(log, at);
         }
         let len = log.head.len as usize;
+        debug_assert!(len < log.cells.len(), "a compacted log has room for one more cell");
         if let Some(free) = log.cells.get_mut(len) {
             *free = Cell { first: at as u32, last: at as u32, units };
             log.head.len += 1;
-        } else if let Some(newest) = log.cells.last_mut() {
-            // Only bytes that no step wrote can defy compaction. Nothing is lost: the newest takes it, and the bound will tell.
-            newest.units = newest.units.saturating_add(units);
-            newest.last = at as u32;
         }
     }
 }
@@ -246,13 +227,11 @@ impl Law for CellLog {
 
     fn repair(&self, log: &mut Cells<'_>, now: Micros) {
         let now = self.tick.floor(now.get());
-        let last = self.ticks(log, log.head.last);
-        if self.tick.to_us(last.saturating_sub(now)) > patience(self.window_us()) {
-            self.prepare(log, last, self.dead(log, last)); // Only what a window still holds can be told in 32 bits.
-            let ahead = (last - now) as u32;
+        let ahead = log.head.last.saturating_sub(now);
+        if ahead > self.tick.floor(patience(self.window_us())) {
             for cell in &mut log.cells[..log.head.len as usize] {
-                cell.first = cell.first.wrapping_sub(ahead);
-                cell.last = cell.last.wrapping_sub(ahead);
+                cell.first = cell.first.wrapping_sub(ahead as u32);
+                cell.last = cell.last.wrapping_sub(ahead as u32);
             }
             log.head.last = now;
         }
@@ -260,15 +239,15 @@ impl Law for CellLog {
 
     fn see(&self, log: &Cells<'_>, now: Micros) -> Counted {
         let now = self.tick.floor(now.get());
-        let at = now.max(self.ticks(log, log.head.last));
+        let at = now.max(log.head.last);
         let (dead, dead_units) = self.dead(log, at);
         let used = log.head.total - dead_units;
         let mut seen = Counted { now, at, dead, dead_units, used, bound: Bound::EXACT };
         if dead < log.head.len as usize {
-            let oldest = self.cell(log, dead);
-            if self.at_edge(oldest, at) {
+            let oldest = self.cell(log, dead, at);
+            if self.at_edge(oldest) {
                 // Of the cell at the edge at least one unit is in and one is out, but where a refund may have taken them.
-                let live = self.live(oldest, at);
+                let live = self.live(oldest);
                 let (least, most) = if log.head.refunded { (0, oldest.units) } else { (1, oldest.units - 1) };
                 seen.used = seen.used - oldest.units + live;
                 seen.bound = Bound::new(most.saturating_sub(live), live.saturating_sub(least));
@@ -288,21 +267,21 @@ impl Law for CellLog {
     /// Walks the cells from the oldest until enough have left, then asks when within the last of them.
     fn wait(&self, log: &Cells<'_>, seen: Counted, cost: u64) -> Micros {
         let mut excess = (seen.used + cost).saturating_sub(u64::from(self.amount));
-        let mut ready = seen.at;
+        let mut wait = 0;
         for index in seen.dead..log.head.len as usize {
             if excess == 0 {
                 break;
             }
-            let cell = self.cell(log, index);
-            let live = self.live(cell, seen.at);
+            let cell = self.cell(log, index, seen.at);
+            let live = self.live(cell);
             if excess > live {
                 excess -= live;
                 continue;
             }
-            ready = self.falls_to(cell, live - excess) + self.window;
+            wait = self.falls_to(cell, live - excess);
             break;
         }
-        Micros::new(self.tick.to_us(ready - seen.now))
+        self.wait_of(seen, wait)
     }
 
     fn reset_after(&self, log: &Cells<'_>, seen: Counted) -> Micros {
@@ -310,8 +289,8 @@ impl Law for CellLog {
         if seen.dead == len {
             return Micros::ZERO;
         }
-        let newest = self.cell(log, len - 1);
-        Micros::new(self.tick.to_us(newest.last + self.window - seen.now))
+        let newest = self.cell(log, len - 1, seen.at);
+        self.wait_of(seen, self.window - newest.last)
     }
 
     fn bound(&self, _log: &Cells<'_>, seen: Counted) -> Bound {
@@ -324,14 +303,14 @@ impl Law for CellLog {
         log.head.total += u64::from(units);
         let mut rest = units;
         if let Some(index) = (log.head.len as usize).checked_sub(1) {
-            let newest = self.cell(log, index);
-            if newest.first == at {
+            let newest = self.cell(log, index, at);
+            if newest.first == 0 {
                 // Same instant: exact whatever the size. Cannot overflow: it is part of what is used, at most 32 bits with `units`.
                 log.cells[index].units = log.cells[index].units.saturating_add(rest);
                 rest = 0;
             } else {
                 let room = cell_units(self.amount).saturating_sub(newest.units);
-                if room > 0 && self.spans_one(newest.first, at) && !self.is_tied(log, index) {
+                if room > 0 && self.is_short(newest.first) && !self.is_tied(log, index) {
                     let part = u64::from(rest).min(room) as u32;
                     log.cells[index].units += part;
                     log.cells[index].last = at as u32;
@@ -347,14 +326,16 @@ impl Law for CellLog {
     }
 
     fn refund(&self, log: &mut Cells<'_>, seen: Counted, units: u64, of: Option<Micros>) -> u64 {
-        let of = of.map(|of| self.tick.floor(of.get()));
-        if of.is_some_and(|of| of + self.window <= seen.at) {
-            return 0; // That charge has left the window, whatever its cell still holds.
-        }
+        // How long ago it was charged; a time to come is nobody's.
+        let of = match of.map(|of| seen.at.checked_sub(self.tick.floor(of.get()))) {
+            None => None,
+            Some(Some(age)) if age < self.window => Some(age),
+            Some(_) => return 0, // That charge has left the window, whatever its cell still holds.
+        };
         let mut given = 0;
         for index in (seen.dead..log.head.len as usize).rev() {
-            let cell = self.cell(log, index);
-            if of.is_some_and(|of| of < cell.first || of > cell.last) {
+            let cell = self.cell(log, index, seen.at);
+            if of.is_some_and(|age| age > cell.first || age < cell.last) {
                 continue;
             }
             let part = (units - given).min(cell.units);

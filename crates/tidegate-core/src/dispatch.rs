@@ -51,7 +51,7 @@ impl Limit {
         with_law!(self, state, now, |law, view| step::show(law, &mut view, ask, now))
     }
 
-    /// Units in use at `now`, as the algorithm estimates them, rounded up.
+    /// Units in use at `now`, as the algorithm estimates them: rounded up, by the cell log to the nearest.
     pub fn used(&self, state: &mut State, now: Micros) -> u64 {
         with_law!(self, state, now, |law, view| {
             law.repair(&mut view, now);

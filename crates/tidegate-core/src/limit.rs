@@ -30,9 +30,6 @@ pub(crate) const WINDOW_MIN: Micros = Micros::from_millis(1);
 pub(crate) const WINDOW_MAX: Micros = Micros::from_secs(366 * 86_400);
 /// The longest time in which a bucket refills: 70 years. Twice that, with a debt, is still a time that [`Micros`] can tell.
 const REFILL_MAX: Micros = Micros::from_secs(70 * 365 * 86_400);
-/// Times in a cell are told in 32 bits, so a window has at most half of that.
-const CELL_WINDOW_MAX: u64 = 1 << 31;
-
 /// The ways to count.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Algorithm {
@@ -303,10 +300,10 @@ impl Limit {
     fn cells(amount: u64, window: Micros, strict: bool) -> Result<Self, LimitError> {
         let window_us = self::window(window)?;
         let amount = self::amount(amount)?;
-        let fits = |ticks: u64| {
-            ticks <= CELL_WINDOW_MAX && cell_units(amount).saturating_mul(ticks.div_ceil(PARTS)) < PRODUCT_MAX
-        };
-        let tick = Tick::finest(window_us, fits);
+        // By the window alone: as fine as the largest amount allows.
+        let tick = Tick::finest(window_us, |ticks| {
+            cell_units(u32::MAX).saturating_mul(ticks.div_ceil(PARTS)) < PRODUCT_MAX
+        });
         let tick = tick.ok_or(LimitError::TickTooCoarse { amount: amount.into(), window })?;
         let law = CellLog { amount, window: window_us / tick.us(), tick, strict };
         Ok(Self::of(Algorithm::SlidingWindow, Kind::Cells(law)))

@@ -6,7 +6,7 @@
 
 use crate::bucket::Level;
 use crate::calendar::Spent;
-use crate::cells::{CELLS_MAX, Cell, CellHead};
+use crate::cells::{CELLS_MAX, Cell, CellHead, CellLog};
 use crate::concurrency::{Place, PlaceHead};
 use crate::limit::{Kind, WINDOW_MAX};
 use crate::log::{Entry, LogHead};
@@ -143,7 +143,7 @@ pub enum PortableError {
     },
 }
 
-/// The flag bit of a level that is owed, or of cells that were refunded; the low three bits are the tick's exponent.
+/// The flag bit of a level that is owed, or of cells that were refunded; a level's low three bits are its tick's exponent.
 const FLAG: u8 = 0x80;
 const FLAG_TICK: u8 = 0x07;
 
@@ -192,7 +192,7 @@ impl Limit {
             }
             Kind::Fixed(_) | Kind::Sub(_) => return Err(wrong_length),
             Kind::Bucket(_) => level(&mut reader)?,
-            Kind::Cells(law) => cells(&mut reader, items, law.window_us())?,
+            Kind::Cells(law) => cells(&mut reader, items, law)?,
             Kind::Log(law) => log(&mut reader, items, items.max(ceiling(law.amount) as usize))?,
             Kind::Concurrency(law) => places(&mut reader, items, items.max(law.amount as usize))?,
             Kind::Calendar { .. } => {
@@ -235,7 +235,7 @@ impl State {
             }
             Inner::Cells { head, cells } => {
                 put(tag(3), 1);
-                put(flags(head.tick, head.refunded), 1);
+                put(flags(Tick::default(), head.refunded), 1);
                 put(head.last, 7);
                 put(head.total, 5);
                 for cell in &cells[..head.len as usize] {
@@ -329,29 +329,34 @@ fn level(reader: &mut Reader<'_>) -> Result<Inner, PortableError> {
     Ok(Inner::Level(Level { used, last_us, tick, owed }))
 }
 
-fn cells(reader: &mut Reader<'_>, items: usize, window_us: u64) -> Result<Inner, PortableError> {
+fn cells(reader: &mut Reader<'_>, items: usize, law: &CellLog) -> Result<Inner, PortableError> {
     let (tick, refunded) = reader.flags()?;
-    let last =
-        sound(reader.take(7), |last| last <= Micros::MAX.get() / tick.us(), "a time after the year 2255")?;
+    sound(tick.exponent().into(), |exponent| exponent == 0, "unknown flags")?;
+    let last = sound(
+        reader.take(7),
+        |last| last <= Micros::MAX.get() / law.tick.us(),
+        "a time after the year 2255",
+    )?;
     let total = reader.take(5);
     let mut cells: Box<[Cell]> = [Cell::default(); CELLS_MAX].into();
-    let (mut units, mut youngest) = (0, u32::MAX);
+    let age = |low: u32| u64::from((last as u32).wrapping_sub(low));
+    let (mut units, mut before) = (0, None);
     for cell in &mut cells[..items] {
         *cell =
             Cell { first: reader.take(4) as u32, last: reader.take(4) as u32, units: reader.take(4) as u32 };
-        let age = |low: u32| (last as u32).wrapping_sub(low);
-        if age(cell.first) > youngest || age(cell.last) > age(cell.first) {
-            return Err(PortableError::Damaged { what: "cells out of order" });
-        }
-        // Cells are much shorter than a window; one that is not could grow older than 32 bits can tell.
-        let span = u64::from(age(cell.first) - age(cell.last));
-        sound(span, |span| 2 * tick.to_us(span) <= window_us, "a cell longer than half a window")?;
+        let in_order = before.is_none_or(|before: Cell| age(before.last) >= age(cell.first));
+        sound(age(cell.last), |last| in_order && last <= age(cell.first), "cells out of order")?;
+        // What steps keep to, and what the bound on their number is proved from.
+        sound(age(cell.first) - age(cell.last), |span| law.is_short(span), "a cell that is too long")?;
+        let tied = before.filter(|before| before.last == cell.first);
+        let alone = tied.is_none_or(|before| before.first != before.last && cell.first == cell.last);
+        sound(alone.into(), |alone| alone == 1, "an instant in too many cells")?;
         sound(cell.units.into(), |units| units > 0, "an empty cell")?;
-        youngest = age(cell.last);
         units += u64::from(cell.units);
+        before = Some(*cell);
     }
     sound(total, |total| total == units, "a total that is not the sum")?;
-    Ok(Inner::Cells { head: CellHead { last, total, len: items as u32, tick, refunded }, cells })
+    Ok(Inner::Cells { head: CellHead { last, total, len: items as u32, refunded }, cells })
 }
 
 fn log(reader: &mut Reader<'_>, items: usize, capacity: usize) -> Result<Inner, PortableError> {

@@ -30,6 +30,8 @@ pub enum Shaped {
     Refused {
         /// When it will be short enough, unless the cost can never fit.
         retry_after: Option<Micros>,
+        /// An exact window might have let a whole limit go at once.
+        bound: Bound,
     },
 }
 
@@ -64,13 +66,12 @@ impl Shaper {
         let cost = cost.max(1);
         self.repair(level, now);
         if self.amount == 0 || cost > u64::from(self.amount) {
-            return Shaped::Refused { retry_after: None };
+            return self.refused(None);
         }
         let (used, at) = self.see(level, now);
         let delay = at - self.tick.floor(now.get()) + used.div_ceil(u64::from(self.amount));
         if delay > self.delay_max {
-            let retry_after = Some(Micros::new(self.tick.to_us(delay - self.delay_max)));
-            return Shaped::Refused { retry_after };
+            return self.refused(Some(Micros::new(self.tick.to_us(delay - self.delay_max))));
         }
         let used = used + cost * self.window;
         *level = Level { used, last_us: self.tick.to_us(at), tick: self.tick, owed: false };
@@ -98,6 +99,10 @@ impl Shaper {
         Ok(())
     }
 
+    fn refused(&self, retry_after: Option<Micros>) -> Shaped {
+        Shaped::Refused { retry_after, bound: Bound { over: 0, under: self.amount } }
+    }
+
     /// What is queued at `now`, in units × window, and the queue's own time in ticks.
     fn see(&self, level: &Level, now: Micros) -> (u64, u64) {
         let last = self.tick.floor(level.last_us);
@@ -114,9 +119,40 @@ impl Shaper {
     }
 
     fn repair(&self, level: &mut Level, now: Micros) {
-        let now_us = self.tick.to_us(self.tick.floor(now.get()));
-        if level.last_us.saturating_sub(now_us) > patience(self.tick.to_us(self.window)) {
-            level.last_us = now_us;
+        let (now, last) = (self.tick.floor(now.get()), self.tick.floor(level.last_us));
+        if self.tick.to_us(last.saturating_sub(now)) > patience(self.tick.to_us(self.window)) {
+            level.last_us = self.tick.to_us(now);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: Micros = Micros::from_secs(1_800_000_000);
+
+    #[test]
+    fn a_queue_outlives_a_change_of_its_shaper() {
+        let (second, hour) = (Micros::from_secs(1), Micros::from_secs(3_600));
+        let fine = Shaper::new(10, second, second).expect("a shaper");
+        let coarse = Shaper::new(4_000_000_000, hour, second).expect("a shaper");
+        assert!(coarse.tick.us() > fine.tick.us());
+        // A queue that is hardly there is still there.
+        let level = Level { used: 1, last_us: START.get(), ..Level::default() };
+        assert_eq!(coarse.see(&level, START).0, 1, "rounded up to a tick");
+        // However long it was, it counts for the longest delay and a whole limit.
+        let mut level = Level { used: (1 << 53) - 1, last_us: START.get(), ..Level::default() };
+        let refused = fine.reserve(&mut level, 1, START);
+        assert!(matches!(refused, Shaped::Refused { retry_after: Some(wait), .. } if wait == second));
+    }
+
+    #[test]
+    fn a_long_delay_takes_a_coarser_tick() {
+        // 100 000 000 per second can be told in microseconds, but not with a queue of a year behind it.
+        let (second, year) = (Micros::from_secs(1), Micros::from_secs(366 * 86_400));
+        assert_eq!(Shaper::new(100_000_000, second, second).expect("a shaper").tick.us(), 1);
+        assert!(Shaper::new(100_000_000, second, year).expect("a shaper").tick.us() > 1);
+        assert!(Shaper::new(10, second, year).is_ok(), "the longest delay is allowed");
     }
 }

@@ -67,9 +67,8 @@ impl State {
             Kind::Sub(law) if law.k == 1 => Inner::Pair { index: 0, counts: [0; 2] },
             Kind::Sub(law) => Inner::Ring { index: 0, counts: vec![0; law.k as usize + 1].into() },
             Kind::Bucket(_) => Inner::Level(Level::default()),
-            Kind::Cells(law) => {
-                let head = CellHead { tick: law.tick, ..CellHead::default() };
-                Inner::Cells { head, cells: [Cell::default(); CELLS_MAX].into() }
+            Kind::Cells(_) => {
+                Inner::Cells { head: CellHead::default(), cells: [Cell::default(); CELLS_MAX].into() }
             }
             Kind::Log(_) => Inner::Log {
                 head: LogHead::default(),

@@ -31,7 +31,7 @@ pub(crate) trait Law {
 
     /// The counter's own time: now, floored to the tick, never before the last write.
     fn at(&self, seen: Self::Seen) -> Micros;
-    /// Units in use, as this algorithm estimates them, rounded up.
+    /// Units in use, as this algorithm estimates them, in whole units.
     fn used(&self, seen: Self::Seen) -> u64;
     /// Least wait until `cost` fits if nothing else happens, for 1 ≤ cost ≤ capacity.
     fn wait(&self, state: &Self::State<'_>, seen: Self::Seen, cost: u64) -> Micros;

@@ -58,7 +58,8 @@ pub enum Outcome {
 ///
 /// An admission leaves at most limit + `over` units of the counter's own net charges in the window; a refusal had more than
 /// limit − `under` used or asked for. Algorithms that estimate the window (all but the buckets) also promise that the truth
-/// lies between estimate − `under` and estimate + `over`.
+/// lies between estimate − `under` and estimate + `over`. A bucket gives back to its level, so for its bound a refund counts when it is
+/// made, not when the charge was.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Bound {
     /// The most by which more may have been admitted than an exact window would.

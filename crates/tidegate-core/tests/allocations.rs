@@ -1,33 +1,70 @@
-//! No step allocates: a decision costs no trip to the allocator, whatever the algorithm.
+//! No step allocates: a decision costs no trip to the allocator, whatever the algorithm and whatever is asked.
 
-use tidegate_core::{Ask, Calendar, Limit, LimitError, Micros, Unit, Weekday};
+use tidegate_core::{Ask, Calendar, Level, Limit, LimitError, Micros, Receipt, Shaper, Unit, Weekday};
+
+/// Limits of one shape, so that amounts go up and down.
+fn tiers() -> Result<Vec<[Limit; 2]>, LimitError> {
+    let minute = Micros::from_secs(60);
+    let new_york = || Calendar::new(Unit::Day, "America/New_York", Weekday::Monday);
+    Ok(vec![
+        [Limit::fixed_window(100, minute)?, Limit::fixed_window(30, minute)?],
+        [Limit::sliding_window_counter(100, minute)?, Limit::sliding_window_counter(30, minute)?],
+        [Limit::sub_window(100, minute, None, false)?, Limit::sub_window(30, minute, None, false)?],
+        [Limit::sliding_log(100, minute)?, Limit::sliding_log(30, minute)?],
+        [Limit::token_bucket(100, minute, Some(20))?, Limit::token_bucket(4_000_000_000, minute, None)?],
+        [Limit::gcra(100, minute, None)?, Limit::gcra(30, minute, None)?],
+        [Limit::leaky_bucket(100, minute, None)?, Limit::leaky_bucket(30, minute, None)?],
+        [Limit::sliding_window(100, minute)?, Limit::sliding_window(40_000, minute)?],
+        [Limit::sliding_window_strict(100, minute)?, Limit::sliding_window_strict(300, minute)?],
+        [Limit::concurrency(100, minute)?, Limit::concurrency(30, minute)?],
+        [Limit::calendar(100, new_york()?)?, Limit::calendar(30, new_york()?)?],
+    ])
+}
 
 #[test]
 fn no_step_allocates() -> Result<(), LimitError> {
-    let minute = Micros::from_secs(60);
-    let limits = [
-        Limit::fixed_window(100, minute)?,
-        Limit::sliding_window_counter(100, minute)?,
-        Limit::sub_window(100, minute, None, false)?,
-        Limit::sliding_log(100, minute)?,
-        Limit::token_bucket(100, minute, Some(20))?,
-        Limit::sliding_window(100, minute)?,
-        Limit::sliding_window_strict(100, minute)?,
-        Limit::concurrency(100, minute)?,
-        Limit::calendar(100, Calendar::new(Unit::Day, "America/New_York", Weekday::Monday)?)?,
-    ];
-    for limit in limits {
-        let mut state = limit.state();
+    for tiers in tiers()? {
+        let mut state = tiers[0].state();
         let counted = allocation_counter::measure(|| {
             for tenth in 0..5_000_u64 {
-                let now = Micros::from_millis(1_800_000_000_000 + 100 * tenth);
+                let limit = &tiers[usize::from(tenth % 70 > 60)];
+                // Now and then a clock that is an hour behind.
+                let behind_ms = if tenth % 500 == 499 { 3_600_000 } else { 0 };
+                let now = Micros::from_millis(1_800_000_000_000 + 100 * tenth - behind_ms);
                 let verdict = limit.step(&mut state, Ask::Charge { cost: 1 + tenth % 3 }, now);
-                limit.step(&mut state, Ask::Acquire { id: tenth % 50, cost: 1 }, now);
-                limit.step(&mut state, Ask::Refund { units: tenth % 2, receipt: verdict.receipt() }, now);
+                let receipt = verdict.receipt().unwrap_or(Receipt { at: now, units: 1 });
+                let id = 1 + tenth % 50;
+                for ask in [
+                    Ask::Acquire { id, cost: 1 },
+                    Ask::Refund { units: tenth % 2, receipt: verdict.receipt() },
+                    Ask::Settle { receipt, actual: tenth % 5 },
+                    Ask::Renew { id },
+                    Ask::Release { id: id / 2 },
+                ] {
+                    limit.step(&mut state, ask, now);
+                }
                 limit.show(&mut state, Ask::Peek, now);
+                limit.used(&mut state, now);
+                limit.keep_for(&mut state, now);
             }
         });
-        assert_eq!(counted.count_total, 0, "{limit} allocates");
+        assert_eq!(counted.count_total, 0, "{} allocates", tiers[0]);
     }
+    Ok(())
+}
+
+#[test]
+fn no_shaper_allocates() -> Result<(), LimitError> {
+    let shaper = Shaper::new(10, Micros::from_secs(1), Micros::from_secs(1))?;
+    let mut level = Level::default();
+    let counted = allocation_counter::measure(|| {
+        for tenth in 0..1_000_u64 {
+            let now = Micros::from_millis(1_800_000_000_000 + 50 * tenth);
+            if let tidegate_core::Shaped::Go { reservation, .. } = shaper.reserve(&mut level, 1, now) {
+                let _ = shaper.cancel(&mut level, reservation, now);
+            }
+        }
+    });
+    assert_eq!(counted.count_total, 0);
     Ok(())
 }

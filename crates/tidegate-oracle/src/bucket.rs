@@ -42,7 +42,11 @@ impl Family for Bucket {
         self.set_level(numbers, self.level + units * numbers.window);
     }
 
-    fn refund(&mut self, numbers: &Numbers, eff: i128, units: i128, _receipt_at: Option<i128>) -> Vec<Given> {
+    fn refund(&mut self, numbers: &Numbers, eff: i128, units: i128, receipt_at: Option<i128>) -> Vec<Given> {
+        let fullest = if self.seen_at(numbers, eff).owed { numbers.ceiling } else { numbers.burst };
+        if receipt_at.is_some_and(|at| (eff - at) * numbers.amount >= fullest * numbers.window) {
+            return Vec::new(); // The fullest bucket would have leaked it by now.
+        }
         let given = units.min(self.used(numbers, eff));
         if given > 0 {
             *self = self.seen_at(numbers, eff);

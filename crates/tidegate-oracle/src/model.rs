@@ -100,13 +100,16 @@ impl Oracle {
     pub fn ask(&mut self, ask: &Ask, now_us: u64) -> Answer {
         let mut draft = self.look(now_us);
         let step = draft.decide(ask);
-        if step.wrote || draft.repaired {
+        if step.wrote {
             draft.keep();
         }
-        let answer = draft.answer(&step);
-        // A draft that wrote nothing is thrown away, and with it the floored times it was computed with.
-        if step.wrote || draft.repaired {
+        let (answer, n, repaired) = (draft.answer(&step), draft.n, draft.repaired);
+        // A draft that wrote nothing is thrown away, and with it the floored times it was computed with; but a clock that was
+        // wrong stays corrected.
+        if step.wrote {
             (self.family, self.ledger) = (draft.family, draft.ledger);
+        } else if repaired {
+            self.ledger.move_back(self.family.move_back(&self.numbers, n));
         }
         answer
     }

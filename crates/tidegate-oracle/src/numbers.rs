@@ -6,8 +6,6 @@ use crate::spec::{Algorithm, Spec};
 const UNITS_MAX: i128 = u32::MAX as i128;
 /// Products of units and ticks stay below this, so that every implementation can hold them exactly.
 const PRODUCT_MAX: i128 = 1 << 52;
-/// A cell log's times are offsets of at most this many ticks.
-const CELL_TICKS_MAX: i128 = 1 << 31;
 /// A window is spread over this many cells of full size.
 pub(crate) const CELLS: i128 = 20;
 /// A tick is at most 10^6 µs.
@@ -79,9 +77,9 @@ impl Numbers {
                 divides(self.window) && self.amount.max(self.burst) * (self.window / tick) < PRODUCT_MAX
             }
             Algorithm::SlidingWindow => {
-                let ticks = self.window / tick;
-                let product = self.cell_units * div_ceil(ticks, CELLS);
-                divides(self.window) && ticks <= CELL_TICKS_MAX && product < PRODUCT_MAX
+                // By the window alone, for the largest amount there is, so that no change of amount changes the tick.
+                let largest_cell = div_ceil(i128::from(u32::MAX), CELLS);
+                divides(self.window) && largest_cell * div_ceil(self.window / tick, CELLS) < PRODUCT_MAX
             }
         }
     }

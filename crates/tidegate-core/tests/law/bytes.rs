@@ -23,27 +23,6 @@ fn stays_safe(limit: &Limit, state: &State, now: Micros) {
     }
 }
 
-/// As many cells as there may be, each beginning where the one before ends, so that none can be joined to another.
-#[test]
-fn a_full_log_that_cannot_be_compacted_loses_nothing() {
-    let limit = Limit::sliding_window(1_000, Micros::from_secs(60)).expect("a limit");
-    let now = Micros::from_secs(1_800_000_000);
-    let mut bytes = vec![PORTABLE_VERSION << 4 | limit.form().code, 0];
-    bytes.extend(&now.get().to_le_bytes()[..7]);
-    bytes.extend(&(50 + 162_u64).to_le_bytes()[..5]);
-    for (age, units) in (0..163_u64).rev().map(|index| (index, if index == 162 { 50_u32 } else { 1 })) {
-        let time = |age: u64| ((now.get() - age) as u32).to_le_bytes();
-        bytes.extend(time(10 * age + 10));
-        bytes.extend(time(10 * age));
-        bytes.extend(units.to_le_bytes());
-    }
-    let mut state = limit.from_portable(&bytes).expect("damaged, but in order");
-    let later = now.plus(Micros::from_millis(1));
-    let verdict = limit.step(&mut state, Ask::Charge { cost: 100 }, later);
-    assert_eq!(u64::from(verdict.remaining), 1_000 - 50 - 162 - 100);
-    stays_safe(&limit, &state, later);
-}
-
 proptest! {
     #![proptest_config(crate::traces::proof(2_000))]
 

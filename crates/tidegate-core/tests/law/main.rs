@@ -7,6 +7,7 @@ mod agrees; // with the oracle, on every number
 mod bounds; // the stated bound holds, against an exact window
 mod bytes; // portable forms
 mod calendars; // days of 23 and 25 hours, dates that do not exist
+mod edges; // numbers at the very edge of what is allowed
 mod limits; // constructors: what they refuse, and that nothing else overflows
 mod promises; // one property per promise
 mod scripts; // counterexamples of the past, and examples for readers

@@ -230,23 +230,29 @@ proptest! {
     fn p17_counters_do_not_know_of_each_other(
         first in traces::any_script(EVERYTHING),
         second in traces::any_script(EVERYTHING),
+        turns in prop::collection::vec(any::<bool>(), 120),
     ) {
-        // Two counters, asked in turns on one thread, answer as each does alone.
-        let answers = |script: &Script| {
-            let mut answers = Vec::new();
-            let Ok::<(), ()>(()) = subject::walk(script, |step| { answers.push(step.verdict); Ok(()) }) else { unreachable!() };
-            answers
-        };
-        let alone = (answers(&first), answers(&second));
-        let mut second_answers = Vec::new();
-        let mut first_answers = Vec::new();
-        subject::walk(&first, |one| {
-            first_answers.push(one.verdict);
-            second_answers.clear();
-            subject::walk(&second, |other| { second_answers.push(other.verdict); Ok::<(), TestCaseError>(()) })?;
-            prop_assert_eq!(&second_answers, &alone.1);
-            Ok(())
-        })?;
-        prop_assert_eq!(first_answers, alone.0);
+        let mut scripts = [steps_of(&first), steps_of(&second)].map(|steps| {
+            let state = steps.first().map(|(limit, ..)| limit.state());
+            (steps.into_iter(), state)
+        });
+        for turn in turns {
+            let (steps, state) = &mut scripts[usize::from(turn)];
+            if let (Some((limit, ask, now, alone)), Some(state)) = (steps.next(), state) {
+                prop_assert_eq!(limit.step(state, ask, now), alone, "asked in turns");
+            }
+        }
     }
+}
+
+/// What was asked of a counter that was alone, and what it said.
+fn steps_of(script: &Script) -> Vec<(Limit, Ask, Micros, Verdict)> {
+    let mut steps = Vec::new();
+    let Ok::<(), ()>(()) = subject::walk(script, |step| {
+        steps.push((step.limit.clone(), step.ask, step.now, step.verdict));
+        Ok(())
+    }) else {
+        unreachable!()
+    };
+    steps
 }

@@ -18,7 +18,7 @@ fn ten_at_once_leave_one_after_the_other() {
     assert_eq!(delays, [ms(0), ms(100), ms(200), ms(300), ms(400), ms(500), None, None]);
     // Refused: the queue is 600 ms long, and may be 500.
     let refused = shaper.reserve(&mut level, 1, START);
-    assert_eq!(refused, Shaped::Refused { retry_after: ms(100) });
+    assert!(matches!(refused, Shaped::Refused { retry_after, .. } if retry_after == ms(100)));
     assert_eq!(delay(&shaper.reserve(&mut level, 1, START.plus(Micros::from_millis(100)))), ms(500));
 }
 
@@ -44,9 +44,10 @@ fn only_the_last_in_the_queue_can_leave_it() {
 #[test]
 fn what_can_never_leave_is_refused_for_good() {
     let shaper = Shaper::new(10, Micros::from_secs(1), Micros::from_secs(5)).expect("a shaper");
-    assert_eq!(shaper.reserve(&mut Level::default(), 11, START), Shaped::Refused { retry_after: None });
+    let never = |shaped| matches!(shaped, Shaped::Refused { retry_after: None, .. });
+    assert!(never(shaper.reserve(&mut Level::default(), 11, START)));
     let closed = Shaper::new(0, Micros::from_secs(1), Micros::from_secs(5)).expect("a shaper");
-    assert_eq!(closed.reserve(&mut Level::default(), 1, START), Shaped::Refused { retry_after: None });
+    assert!(never(closed.reserve(&mut Level::default(), 1, START)));
 }
 
 proptest! {
@@ -78,7 +79,7 @@ proptest! {
                     let inside: u64 = departures.iter().filter(|(at, _)| at + window > departure).map(|(_, cost)| cost).sum();
                     prop_assert!(inside <= amount + u64::from(bound.over), "{} left within a window, {} over", inside, bound.over);
                 }
-                Shaped::Refused { retry_after } => {
+                Shaped::Refused { retry_after, .. } => {
                     let wait = retry_after.expect("every cost fits some time");
                     let passes_in = |wait| delay(&shaper.reserve(&mut level.clone(), cost, clock.plus(wait))).is_some();
                     prop_assert!(passes_in(wait), "refused after {wait}");
