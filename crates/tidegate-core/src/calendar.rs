@@ -45,7 +45,8 @@ pub struct Calendar {
 /// One period: the local date it starts on, and when it starts and ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Period {
-    /// Its first local date, in days since 1970-01-01 (0 for those before it). What a counter remembers: zone data may move the start, never the date.
+    /// Its first local date, in days since 1970-01-01 (0 for those before it). What a counter remembers: zone data may move the
+    /// start, never the date.
     pub id: u32,
     /// The first instant that belongs to it.
     pub start: Micros,
