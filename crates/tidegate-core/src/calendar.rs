@@ -80,19 +80,20 @@ impl Calendar {
 
     /// The period that holds `now`.
     pub fn period(&self, now: Micros) -> Period {
-        let instant = timestamp(now);
-        let mut first = self.first_date(self.zone.to_datetime(instant).date());
+        let (first, end_us) = self.holding(now);
+        Period { id: days(first), start: Micros::new(self.start_of(first)), end: Micros::new(end_us) }
+    }
+
+    /// The first date of the period that holds `now`, and its end in µs.
+    fn holding(&self, now: Micros) -> (Date, u64) {
+        let mut first = self.first_date(self.zone.to_datetime(timestamp(now)).date());
         loop {
             let next = self.next_date(first);
             let end_us = self.start_of(next);
             // The local date may lie before a period that has begun: clocks fell back over midnight. And a period may hold no
             // instant at all: its only date was skipped. So the right one is at most two further.
             if now.get() < end_us || next == first {
-                return Period {
-                    id: days(first),
-                    start: Micros::new(self.start_of(first)),
-                    end: Micros::new(end_us),
-                };
+                return (first, end_us);
             }
             first = next;
         }
@@ -157,25 +158,39 @@ pub(crate) struct Spent {
 }
 
 /// A calendar quota in the period that counts now.
-pub(crate) struct Quota {
-    pub(crate) amount: u32,
-    period: Period,
+pub(crate) struct Quota<'a> {
+    amount: u32,
+    calendar: &'a Calendar,
+    /// The period's first date, and that as its id.
+    first: Date,
+    id: u32,
+    end: Micros,
+    /// When it opens, if the clock is still in the period before; else 0. (Its true start is asked for by few.)
+    opens: Micros,
 }
 
-impl Quota {
+impl<'a> Quota<'a> {
     /// The quota as `spent` sees it at `now`: in the period of `now`, but in the next one if that has been written to, since a closed
     /// period never reopens. A period further ahead was written by a broken clock and is set back, with what was used.
-    pub(crate) fn at(amount: u32, calendar: &Calendar, spent: &mut Spent, now: Micros) -> Self {
-        let current = calendar.period(now);
+    pub(crate) fn at(amount: u32, calendar: &'a Calendar, spent: &mut Spent, now: Micros) -> Self {
+        let in_period = |at: Micros, opens: Micros| {
+            let (first, end_us) = calendar.holding(at);
+            Self { amount, calendar, first, id: days(first), end: Micros::new(end_us), opens }
+        };
+        let current = in_period(now, Micros::ZERO);
         if spent.period <= current.id {
-            return Self { amount, period: current };
+            return current;
         }
-        let next = calendar.period(current.end);
+        let next = in_period(current.end, current.end);
         if spent.period == next.id {
-            return Self { amount, period: next };
+            return next;
         }
         spent.period = current.id;
-        Self { amount, period: current }
+        current
+    }
+
+    fn start(&self) -> Micros {
+        Micros::new(self.calendar.start_of(self.first))
     }
 }
 
@@ -186,7 +201,7 @@ pub(crate) struct InPeriod {
     used: u64,
 }
 
-impl Law for Quota {
+impl Law for Quota<'_> {
     type State<'a> = &'a mut Spent;
     type Seen = InPeriod;
 
@@ -195,17 +210,17 @@ impl Law for Quota {
     }
 
     fn window_us(&self) -> u64 {
-        self.period.end.minus(self.period.start).get()
+        self.end.minus(self.start()).get()
     }
 
     fn repair(&self, _spent: &mut &mut Spent, _now: Micros) {} // Done when the period was chosen.
 
     fn see(&self, spent: &&mut Spent, now: Micros) -> InPeriod {
-        InPeriod { now, used: if spent.period == self.period.id { u64::from(spent.used) } else { 0 } }
+        InPeriod { now, used: if spent.period == self.id { u64::from(spent.used) } else { 0 } }
     }
 
     fn at(&self, seen: InPeriod) -> Micros {
-        seen.now.max(self.period.start)
+        seen.now.max(self.opens)
     }
 
     fn used(&self, seen: InPeriod) -> u64 {
@@ -214,15 +229,15 @@ impl Law for Quota {
 
     fn wait(&self, _spent: &&mut Spent, seen: InPeriod, cost: u64) -> Micros {
         let fits = seen.used + cost <= u64::from(self.amount);
-        if fits { Micros::ZERO } else { self.period.end.minus(seen.now) }
+        if fits { Micros::ZERO } else { self.end.minus(seen.now) }
     }
 
     fn reset_after(&self, _spent: &&mut Spent, seen: InPeriod) -> Micros {
-        if seen.used == 0 { Micros::ZERO } else { self.period.end.minus(seen.now) }
+        if seen.used == 0 { Micros::ZERO } else { self.end.minus(seen.now) }
     }
 
     fn window_end(&self, seen: InPeriod) -> Option<Micros> {
-        Some(self.period.end.minus(seen.now))
+        Some(self.end.minus(seen.now))
     }
 
     /// Exact in its own window, which is the period.
@@ -232,12 +247,12 @@ impl Law for Quota {
 
     fn charge(&self, spent: &mut &mut Spent, seen: InPeriod, units: u32) -> InPeriod {
         let used = (seen.used as u32).saturating_add(units);
-        **spent = Spent { period: self.period.id, used };
+        **spent = Spent { period: self.id, used };
         InPeriod { used: u64::from(used), ..seen }
     }
 
     fn refund(&self, spent: &mut &mut Spent, seen: InPeriod, units: u64, of: Option<Micros>) -> u64 {
-        if of.is_some_and(|of| of < self.period.start || of >= self.period.end) {
+        if of.is_some_and(|of| of >= self.end || of < self.start()) {
             return 0;
         }
         let given = units.min(seen.used);
