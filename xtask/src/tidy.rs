@@ -216,7 +216,7 @@ fn machine_paths(repository: &Repository) -> Vec<Complaint> {
     complaints
 }
 
-/// Is this the start of an absolute path, and does it lead on? `https://example.com/home/` is none, nor is `~/work/x`.
+/// Is this the start of an absolute path, and does it lead on? `https://example.com/home/` is none, nor is one below `~`.
 fn is_machine_path(before: &str, after: &str) -> bool {
     let goes_on = |letter: char| letter.is_alphanumeric() || "_.~-/$}*)%".contains(letter);
     let starts_here = !before.ends_with(goes_on) || before.ends_with("file://");
