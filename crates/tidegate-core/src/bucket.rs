@@ -21,6 +21,17 @@ pub struct Level {
     pub(crate) owed: bool,
 }
 
+impl Level {
+    /// `used` in a limit's own tick, rounded up: in a finer one the window has more ticks.
+    pub(crate) fn used_in(&self, tick: Tick) -> u64 {
+        if self.tick == tick {
+            return self.used;
+        }
+        let (from, to) = (self.tick.us(), tick.us());
+        if from > to { self.used.saturating_mul(from / to) } else { self.used.div_ceil(to / from) }
+    }
+}
+
 /// L units per window, up to B at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Bucket {
@@ -46,15 +57,6 @@ impl Bucket {
     /// Units × window for so many units.
     fn scaled(&self, units: u64) -> u64 {
         units * self.window
-    }
-
-    /// The level's `used` in this limit's tick, rounded up: a finer window has more ticks.
-    fn in_own_tick(&self, level: &Level) -> u64 {
-        if level.tick == self.tick {
-            return level.used;
-        }
-        let (from, to) = (level.tick.us(), self.tick.us());
-        if from > to { level.used.saturating_mul(from / to) } else { level.used.div_ceil(to / from) }
     }
 
     /// Puts the level at `used`, whatever it was.
@@ -100,7 +102,7 @@ impl Law for Bucket {
         let now = self.tick.floor(now.get());
         let last = self.tick.floor(level.last_us);
         let at = now.max(last);
-        let stored = self.in_own_tick(level).min(self.scaled(ceiling(self.capacity())));
+        let stored = level.used_in(self.tick).min(self.scaled(ceiling(self.capacity())));
         let used = stored.saturating_sub((at - last).saturating_mul(u64::from(self.amount)));
         let owed = used > 0 && (level.owed || stored > self.scaled(u64::from(self.burst)));
         Leaked { now, at, used, owed }

@@ -107,10 +107,7 @@ impl Shaper {
     fn see(&self, level: &Level, now: Micros) -> (u64, u64) {
         let last = self.tick.floor(level.last_us);
         let at = self.tick.floor(now.get()).max(last);
-        let (from, to) = (level.tick.us(), self.tick.us());
-        let stored =
-            if from > to { level.used.saturating_mul(from / to) } else { level.used.div_ceil(to / from) };
-        let stored = stored.min(u64::from(self.amount) * (self.window + self.delay_max));
+        let stored = level.used_in(self.tick).min(u64::from(self.amount) * (self.window + self.delay_max));
         (stored.saturating_sub((at - last).saturating_mul(u64::from(self.amount))), at)
     }
 
