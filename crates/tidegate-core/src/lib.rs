@@ -35,11 +35,16 @@ mod log; // the exact sliding log
 mod shaper; // the leaky bucket that delays instead of refusing
 mod window; // fixed window, two windows, sub-windows
 
+mod decision; // a whole request, from the verdicts on its takes
+mod key; // the identity of a counter
+
 mod portable; // states as bytes, for stores and snapshots
 
 pub use ask::{Ask, Receipt};
 pub use bucket::Level;
 pub use calendar::{Calendar, Period, Unit, Weekday};
+pub use decision::{Role, admits};
+pub use key::{Key, KeyParts, Secret};
 pub use limit::{
     AMOUNT_MAX, Algorithm, Charge, LOG_AMOUNT_MAX, Limit, LimitError, PLACES_MAX, SUB_WINDOWS_MAX,
 };

@@ -1,0 +1,115 @@
+//! Takes in, verdicts out: the requests that a store is asked about in one call, and what it says.
+
+use tidegate_core::{Ask, Key, Limit, Role, Verdict};
+
+/// One question to one counter, as part of a request.
+#[derive(Clone, Copy, Debug)]
+pub struct Take<'a> {
+    /// Which counter.
+    pub key: Key,
+    /// The limit that it is judged by.
+    pub limit: &'a Limit,
+    /// What is asked.
+    pub ask: Ask,
+    /// What a refusal means for the request.
+    pub role: Role,
+}
+
+/// How an answer was made.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Mode {
+    /// By one atomic step in a store that the whole fleet shares.
+    Exact,
+    /// From units that the node took from the store in advance.
+    Leased,
+    /// From a count that is written back later, within a stated bound.
+    Capped,
+    /// From this node's own counters; the bound holds per node.
+    Local,
+    /// By policy: the store could not answer.
+    Degraded,
+}
+
+/// What a store says about one take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Answer {
+    /// The verdict, with its numbers and bound.
+    pub verdict: Verdict,
+    /// How it was made.
+    pub mode: Mode,
+}
+
+/// Requests that are judged in one call, each for itself, and the answers. Meant to be kept and used again: it allocates
+/// only while it grows.
+#[derive(Default, Debug)]
+pub struct Batch<'a> {
+    takes: Vec<Take<'a>>,
+    /// Where each request ends among the takes.
+    ends: Vec<usize>,
+    answers: Vec<Answer>,
+    admitted: Vec<bool>,
+}
+
+impl<'a> Batch<'a> {
+    /// A batch without requests.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Forgets requests and answers, keeps the room.
+    pub fn clear(&mut self) {
+        self.takes.clear();
+        self.ends.clear();
+        self.answers.clear();
+        self.admitted.clear();
+    }
+
+    /// Adds a request.
+    pub fn push(&mut self, takes: impl IntoIterator<Item = Take<'a>>) {
+        self.takes.extend(takes);
+        self.ends.push(self.takes.len());
+    }
+
+    /// How many requests there are.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Is there no request?
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// The takes of a request.
+    pub fn takes(&self, request: usize) -> &[Take<'a>] {
+        &self.takes[self.range(request)]
+    }
+
+    /// The answers to the takes of a request, in their order; none before a store was asked.
+    pub fn answers(&self, request: usize) -> &[Answer] {
+        self.answers.get(self.range(request)).unwrap_or_default()
+    }
+
+    /// Was the request admitted? Not before a store was asked.
+    pub fn admitted(&self, request: usize) -> bool {
+        self.admitted.get(request).copied().unwrap_or(false)
+    }
+
+    /// For stores: shows each request, in order, to `judge`, which appends an answer for each take and says whether the request is admitted.
+    pub fn judge(&mut self, mut judge: impl FnMut(&[Take<'a>], &mut Vec<Answer>) -> bool) {
+        self.answers.clear();
+        self.admitted.clear();
+        let mut start = 0;
+        for &end in &self.ends {
+            let admitted = judge(&self.takes[start..end], &mut self.answers);
+            debug_assert_eq!(self.answers.len(), end, "an answer for each take");
+            self.admitted.push(admitted);
+            start = end;
+        }
+    }
+
+    fn range(&self, request: usize) -> std::ops::Range<usize> {
+        let start = request.checked_sub(1).map_or(0, |before| self.ends[before]);
+        start..self.ends[request]
+    }
+}

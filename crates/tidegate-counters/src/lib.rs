@@ -1,0 +1,59 @@
+//! The numbers of Tidegate: where counters live.
+//!
+//! A request for a decision is a list of [`Take`]s, judged together: all are charged or none. A store of counters takes a [`Batch`]
+//! of such requests and leaves a verdict for each take and a decision for each request in it. [`Memory`] answers at once; a store
+//! elsewhere answers later, through the same trait.
+
+mod batch; // takes in, verdicts out
+mod memory; // counters in this process's memory
+
+use std::future::Future;
+
+use tidegate_core::{Key, Limit, Micros, Verdict};
+
+pub use batch::{Answer, Batch, Mode, Take};
+pub use memory::{Memory, MemorySize, Stats};
+
+/// A store of counters.
+///
+/// The shape of a counter (algorithm, window, parts, calendar) is part of its key; amounts may differ from take to take.
+pub trait Counters {
+    /// Judges every request of the batch and carries it out, in order.
+    ///
+    /// A request is admitted as [`tidegate_core::admits`] says. Admitted: every take that passes is charged. Refused: only what gives back
+    /// (refunds, settlements, releases) and what is charged always is applied; the other takes show their verdict without a charge.
+    /// Takes of one request on the same key are judged one after the other; whoever wants them to count once merges them before.
+    ///
+    /// `now` is the node's clock; a store that has a clock of its own goes by that.
+    fn take(&self, batch: &mut Batch<'_>, now: Micros) -> impl Future<Output = ()> + Send;
+
+    /// Looks at a counter and touches nothing.
+    fn inspect(
+        &self,
+        key: Key,
+        limit: &Limit,
+        now: Micros,
+    ) -> impl Future<Output = Result<Inspection, Unavailable>> + Send;
+
+    /// Makes a counter as if never touched; says whether there was one.
+    fn reset(&self, key: Key) -> impl Future<Output = Result<bool, Unavailable>> + Send;
+}
+
+/// What a counter holds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Inspection {
+    /// Is there anything to remember? A counter that was never touched, or that was forgotten since, is not stored.
+    pub stored: bool,
+    /// Units in use, as the algorithm estimates them.
+    pub used: u64,
+    /// What a peek would be told.
+    pub verdict: Verdict,
+}
+
+/// A store that cannot answer now.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the store cannot answer: {why}")]
+pub struct Unavailable {
+    /// What is the matter with it.
+    pub why: String,
+}
