@@ -2,6 +2,7 @@
 
 use crate::calendar::Quota;
 use crate::limit::Kind;
+use crate::packed::SLACK;
 use crate::state::View;
 use crate::step::{self, Law};
 use crate::{Ask, Limit, Micros, State, Verdict};
@@ -62,7 +63,6 @@ impl Limit {
     /// How long a store has to keep the state: until nothing in it can change an answer, and 5 s more, so that a clock set back by
     /// less finds its counts.
     pub fn keep_for(&self, state: &mut State, now: Micros) -> Micros {
-        const SLACK: Micros = Micros::from_secs(5);
         with_law!(self, state, now, |law, view| {
             law.repair(&mut view, now);
             let seen = law.see(&view, now);

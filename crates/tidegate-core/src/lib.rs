@@ -38,6 +38,7 @@ mod window; // fixed window, two windows, sub-windows
 mod decision; // a whole request, from the verdicts on its takes
 mod key; // the identity of a counter
 
+mod packed; // states as a table in memory keeps them
 mod portable; // states as bytes, for stores and snapshots
 
 pub use ask::{Ask, Receipt};
@@ -48,6 +49,7 @@ pub use key::{Key, KeyParts, Secret};
 pub use limit::{
     AMOUNT_MAX, Algorithm, Charge, LOG_AMOUNT_MAX, Limit, LimitError, PLACES_MAX, SUB_WINDOWS_MAX,
 };
+pub use packed::{Class, Era, Packed};
 pub use portable::{FORMS, Form, PORTABLE_VERSION, PortableError};
 pub use shaper::{Reservation, Shaped, Shaper};
 pub use state::State;

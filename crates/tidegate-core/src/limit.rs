@@ -10,7 +10,7 @@ use crate::log::SlidingLog;
 use crate::step::{self, Law};
 use crate::time::PRODUCT_MAX;
 use crate::window::{FixedWindow, SubWindows};
-use crate::{Bound, Micros, Tick};
+use crate::{Bound, Class, Micros, Tick};
 
 pub use crate::step::Charge;
 
@@ -198,6 +198,7 @@ pub enum LimitError {
 pub struct Limit {
     algorithm: Algorithm,
     charge: Charge,
+    class: Class,
     kind: Kind,
 }
 
@@ -294,7 +295,7 @@ impl Limit {
     }
 
     fn of(algorithm: Algorithm, kind: Kind) -> Self {
-        Self { algorithm, charge: Charge::Admitted, kind }
+        Self { algorithm, charge: Charge::Admitted, class: Class::of(&kind), kind }
     }
 
     fn cells(amount: u64, window: Micros, strict: bool) -> Result<Self, LimitError> {
@@ -397,6 +398,11 @@ impl Limit {
     /// The calendar, if it counts by one.
     pub fn periods(&self) -> Option<&Calendar> {
         if let Kind::Calendar { calendar, .. } = &self.kind { Some(calendar) } else { None }
+    }
+
+    /// What a table has to know to keep its states.
+    pub fn class(&self) -> Class {
+        self.class
     }
 
     pub(crate) fn kind(&self) -> &Kind {

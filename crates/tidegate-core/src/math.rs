@@ -27,6 +27,14 @@ pub(crate) fn mul_div_nearest(a: u64, b: u64, c: u64) -> u64 {
     }
 }
 
+/// The greatest common divisor; 0 only of 0 and 0.
+pub(crate) fn gcd(mut a: u64, mut b: u64) -> u64 {
+    while b > 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
 fn saturate(wide: u128) -> u64 {
     u64::try_from(wide).unwrap_or(u64::MAX)
 }

@@ -120,7 +120,30 @@ fn list_capacity(kind: &Kind) -> usize {
     }
 }
 
+/// The state of no limit in particular: whatever steps on it starts untouched.
+impl Default for State {
+    fn default() -> Self {
+        Self { inner: Inner::Level(Level::default()) }
+    }
+}
+
 impl Limit {
+    /// Makes a state an untouched one of this limit, in the room that it has where that suffices.
+    pub fn renew(&self, state: &mut State) {
+        match &mut self.fitted(state).inner {
+            Inner::Pair { index, counts } => (*index, *counts) = (0, [0; 2]),
+            Inner::Ring { index, counts } => {
+                *index = 0;
+                counts.fill(0);
+            }
+            Inner::Level(level) => *level = Level::default(),
+            Inner::Cells { head, .. } => *head = CellHead::default(),
+            Inner::Log { head, .. } => *head = LogHead::default(),
+            Inner::Places { head, .. } => *head = PlaceHead::default(),
+            Inner::Spent(spent) => *spent = Spent::default(),
+        }
+    }
+
     /// The state with this limit's shape and room.
     ///
     /// Where the amount of a log or a concurrency limit was raised, its list is given the room, before any step and with its counts.

@@ -95,13 +95,14 @@ impl<'a> Batch<'a> {
         self.admitted.get(request).copied().unwrap_or(false)
     }
 
-    /// For stores: shows each request, in order, to `judge`, which appends an answer for each take and says whether the request is admitted.
-    pub fn judge(&mut self, mut judge: impl FnMut(&[Take<'a>], &mut Vec<Answer>) -> bool) {
+    /// For stores: shows each request, in order, to `judge`, together with all takes that come after it. It appends an answer for each
+    /// take and says whether the request is admitted.
+    pub fn judge(&mut self, mut judge: impl FnMut(&[Take<'a>], &[Take<'a>], &mut Vec<Answer>) -> bool) {
         self.answers.clear();
         self.admitted.clear();
         let mut start = 0;
         for &end in &self.ends {
-            let admitted = judge(&self.takes[start..end], &mut self.answers);
+            let admitted = judge(&self.takes[start..end], &self.takes[end..], &mut self.answers);
             debug_assert_eq!(self.answers.len(), end, "an answer for each take");
             self.admitted.push(admitted);
             start = end;

@@ -1,0 +1,370 @@
+//! The arena: room for states that do not fit a slot, in blocks that are as long as the state.
+//!
+//! It is cut into regions of 4 KiB, each with a lock and a map of its units of 32 bytes. A block lies in one region, so what is freed is
+//! free for blocks of any length, and nobody waits for anybody but in one region. A state longer than a region is a chain of blocks.
+//!
+//! ```text
+//! region   unit 0: lock, map of used units (128 bits) · units 1..127: blocks
+//! block    39..32 units · 31..0 owner (the slot that names it); then the words of the state; in a block of 127 units, at its end, the next
+//! ```
+//!
+//! A block belongs to whoever holds the lock of its owner's set; the lock of a region is for its map alone.
+
+use tidegate_core::{Class, State};
+
+use super::sync::{AtomicU64, Ordering, lock, unlock};
+use super::words::Words;
+
+pub(crate) const UNIT_WORDS: usize = 4;
+/// Fewer for the model checker, which looks at every word.
+pub(crate) const REGION_UNITS: usize = if cfg!(loom) { 4 } else { 128 };
+pub(crate) const REGION_WORDS: usize = REGION_UNITS * UNIT_WORDS;
+/// The longest block; one of this length is part of a chain.
+const CHAINED_UNITS: usize = REGION_UNITS - 1;
+/// Words of a state in a chained block: all but its head and the number of the next.
+const CHAINED_WORDS: usize = CHAINED_UNITS * UNIT_WORDS - 2;
+/// The most words of a state in a block that is alone.
+const ALONE_WORDS: usize = (CHAINED_UNITS - 1) * UNIT_WORDS - 1;
+/// How many regions are looked at for room before somebody has to make some.
+const PROBES: usize = 8;
+
+/// The number of a block: its first unit, counted from the start of the arena. 0 is no block: it is the head of a region.
+pub(crate) type BlockId = u32;
+
+/// A block as its region sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Resident {
+    pub(crate) block: BlockId,
+    pub(crate) units: usize,
+    /// The slot that names it.
+    pub(crate) owner: u32,
+}
+
+/// Who can make room in a region: tries to free so many units in a row, and says whether anything was freed.
+pub(crate) trait MakeRoom {
+    fn make_room(&mut self, arena: &Arena, region: usize, units: usize) -> bool;
+}
+
+pub(crate) struct Arena {
+    words: Words,
+    regions: usize,
+}
+
+impl Arena {
+    pub(crate) fn new(bytes: usize) -> Option<Self> {
+        // A block's number has 32 bits.
+        let most = u32::MAX as usize / REGION_UNITS;
+        let regions = (bytes / (REGION_WORDS * size_of::<u64>())).min(most);
+        Some(Self { words: Words::new(regions * REGION_WORDS)?, regions })
+    }
+
+    /// Reads the state in a block.
+    pub(crate) fn load(&self, block: BlockId, class: Class, state: &mut State) {
+        if self.units(block) < CHAINED_UNITS {
+            let words = self.block_words(block);
+            class.read_words(state, |at| words[1 + at].load(Ordering::Relaxed));
+        } else {
+            let chain = self.chain(block);
+            let word = |at: usize| &self.block_words(chain[at / CHAINED_WORDS])[1 + at % CHAINED_WORDS];
+            class.read_words(state, |at| word(at).load(Ordering::Relaxed));
+        }
+    }
+
+    /// Brings the first words of a block nearer.
+    pub(crate) fn touch(&self, block: BlockId) {
+        if block as usize / REGION_UNITS < self.regions {
+            let head = &self.words.get(block as usize * UNIT_WORDS, 1)[0];
+            std::hint::black_box(head.load(Ordering::Relaxed));
+        }
+    }
+
+    /// The first word of the state in a block.
+    pub(crate) fn first_word(&self, block: BlockId) -> u64 {
+        self.block_words(block)[1].load(Ordering::Relaxed)
+    }
+
+    /// Writes a state where `old` is (0: nowhere yet) or, if it does not fit there, elsewhere, starting to look for room at the region
+    /// `home`. Says where it is now, or nothing if there is no room: then `old` is as it was.
+    pub(crate) fn store(
+        &self,
+        state: &State,
+        old: BlockId,
+        owner: u32,
+        home: u64,
+        room: &mut impl MakeRoom,
+    ) -> Option<BlockId> {
+        let words = state.words();
+        if words > ALONE_WORDS {
+            return self.store_chained(state, words.div_ceil(CHAINED_WORDS), old, owner, home, room);
+        }
+        let needed = (1 + words).div_ceil(UNIT_WORDS);
+        let held = if old == 0 { 0 } else { self.units(old) };
+        let block = if held < CHAINED_UNITS && (needed..=2 * needed + 1).contains(&held) {
+            old
+        } else {
+            self.allocate(needed, owner, home, room)?
+        };
+        let into = self.block_words(block);
+        state.write_words(|at, word| into[1 + at].store(word, Ordering::Relaxed));
+        if old != 0 && block != old {
+            self.free(old);
+        }
+        Some(block)
+    }
+
+    fn store_chained(
+        &self,
+        state: &State,
+        blocks: usize,
+        old: BlockId,
+        owner: u32,
+        home: u64,
+        room: &mut impl MakeRoom,
+    ) -> Option<BlockId> {
+        let is_chain = old != 0 && self.units(old) == CHAINED_UNITS;
+        let mut chain = if is_chain { self.chain(old) } else { Vec::new() };
+        let kept = chain.len();
+        while chain.len() < blocks {
+            let Some(block) =
+                self.allocate(CHAINED_UNITS, owner, home.wrapping_add(chain.len() as u64), room)
+            else {
+                chain[kept..].iter().for_each(|block| self.release(*block));
+                return None;
+            };
+            chain.push(block);
+        }
+        for block in chain.drain(blocks..) {
+            self.release(block);
+        }
+        for (at, block) in chain.iter().enumerate() {
+            let next = chain.get(at + 1).copied().unwrap_or(0);
+            self.block_words(*block)[CHAINED_WORDS + 1].store(next.into(), Ordering::Relaxed);
+        }
+        let word = |at: usize| &self.block_words(chain[at / CHAINED_WORDS])[1 + at % CHAINED_WORDS];
+        state.write_words(|at, value| word(at).store(value, Ordering::Relaxed));
+        if old != 0 && !is_chain {
+            self.release(old);
+        }
+        chain.first().copied()
+    }
+
+    /// Gives a state's block or blocks back.
+    pub(crate) fn free(&self, block: BlockId) {
+        if self.units(block) < CHAINED_UNITS {
+            self.release(block);
+        } else {
+            self.chain(block).into_iter().for_each(|block| self.release(block));
+        }
+    }
+
+    /// Says that another slot names a state from now on.
+    pub(crate) fn give_to(&self, block: BlockId, owner: u32) {
+        let blocks = if self.units(block) < CHAINED_UNITS { vec![block] } else { self.chain(block) };
+        for block in blocks {
+            let head = &self.block_words(block)[0];
+            head.store((self.units(block) as u64) << 32 | u64::from(owner), Ordering::Relaxed);
+        }
+    }
+
+    /// Is `block` the one, or one of those, that a state is in?
+    pub(crate) fn holds(&self, state: BlockId, block: BlockId) -> bool {
+        state == block || (self.units(state) == CHAINED_UNITS && self.chain(state).contains(&block))
+    }
+
+    /// The blocks of a region.
+    pub(crate) fn residents(&self, region: usize) -> Vec<Resident> {
+        let mut residents = Vec::with_capacity(REGION_UNITS);
+        self.with_map(region, |map| {
+            let mut unit = 1;
+            while unit < REGION_UNITS {
+                if map >> unit & 1 == 0 {
+                    unit += 1;
+                    continue;
+                }
+                let block = (region * REGION_UNITS + unit) as BlockId;
+                let head = self.head(block);
+                let units = (head >> 32) as usize;
+                residents.push(Resident { block, units, owner: head as u32 });
+                unit += units.max(1);
+            }
+            map
+        });
+        residents
+    }
+
+    /// How many units are taken.
+    pub(crate) fn used_units(&self) -> usize {
+        let used = |region| {
+            let words = self.words.get(region * REGION_WORDS, UNIT_WORDS);
+            let ones = |at: usize| words[at].load(Ordering::Relaxed).count_ones() as usize;
+            ones(1) + ones(2)
+        };
+        (0..self.regions).map(used).sum()
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.regions * REGION_WORDS * size_of::<u64>()
+    }
+
+    fn allocate(&self, units: usize, owner: u32, home: u64, room: &mut impl MakeRoom) -> Option<BlockId> {
+        if self.regions == 0 {
+            return None;
+        }
+        let region = |probe: usize| (home as usize).wrapping_add(probe) % self.regions;
+        let found = (0..PROBES.min(self.regions)).find_map(|probe| self.take(region(probe), units, owner));
+        found.or_else(|| {
+            (0..PROBES.min(self.regions)).find_map(|probe| {
+                let freed = room.make_room(self, region(probe), units);
+                if freed { self.take(region(probe), units, owner) } else { None }
+            })
+        })
+    }
+
+    /// Takes so many units in a row.
+    fn take(&self, region: usize, units: usize, owner: u32) -> Option<BlockId> {
+        let mut taken = None;
+        self.with_map(region, |map| {
+            // Unit 0 is the region's own.
+            let Some(first) = first_run(!(map | 1), units) else { return map };
+            let block = region * REGION_UNITS + first;
+            let head = &self.words.get(block * UNIT_WORDS, 1)[0];
+            head.store((units as u64) << 32 | u64::from(owner), Ordering::Relaxed);
+            taken = Some(block as BlockId);
+            map | ones(units) << first
+        });
+        taken
+    }
+
+    fn release(&self, block: BlockId) {
+        let (region, first) = (block as usize / REGION_UNITS, block as usize % REGION_UNITS);
+        let units = self.units(block);
+        self.with_map(region, |map| map & !(ones(units) << first));
+    }
+
+    /// Shows the map of a region's used units, under its lock, and keeps what is returned.
+    fn with_map(&self, region: usize, change: impl FnOnce(u128) -> u128) {
+        let words = self.words.get(region * REGION_WORDS, UNIT_WORDS);
+        lock(&words[0]);
+        let map =
+            u128::from(words[2].load(Ordering::Relaxed)) << 64 | u128::from(words[1].load(Ordering::Relaxed));
+        let changed = change(map);
+        if changed != map {
+            words[1].store(changed as u64, Ordering::Relaxed);
+            words[2].store((changed >> 64) as u64, Ordering::Relaxed);
+        }
+        unlock(&words[0]);
+    }
+
+    fn head(&self, block: BlockId) -> u64 {
+        self.words.get(block as usize * UNIT_WORDS, 1)[0].load(Ordering::Relaxed)
+    }
+
+    fn units(&self, block: BlockId) -> usize {
+        (self.head(block) >> 32) as usize
+    }
+
+    fn block_words(&self, block: BlockId) -> &[AtomicU64] {
+        self.words.get(block as usize * UNIT_WORDS, self.units(block) * UNIT_WORDS)
+    }
+
+    fn chain(&self, first: BlockId) -> Vec<BlockId> {
+        let next = |block: &BlockId| {
+            let next = self.block_words(*block)[CHAINED_WORDS + 1].load(Ordering::Relaxed);
+            (next != 0).then_some(next as BlockId)
+        };
+        std::iter::successors(Some(first), next).collect()
+    }
+}
+
+/// Where the first run of so many ones begins, among the units of a region.
+fn first_run(free: u128, units: usize) -> Option<usize> {
+    let mut starts = free & ones(REGION_UNITS); // Where a run of `len` begins.
+    let mut len = 1;
+    while len < units {
+        let step = len.min(units - len);
+        starts &= starts >> step;
+        len += step;
+    }
+    (starts != 0).then(|| starts.trailing_zeros() as usize)
+}
+
+fn ones(units: usize) -> u128 {
+    u128::MAX >> (128 - units)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use tidegate_core::{Ask, Limit, Micros};
+
+    use super::*;
+
+    /// Nobody makes room.
+    struct NoRoom;
+
+    impl MakeRoom for NoRoom {
+        fn make_room(&mut self, _arena: &Arena, _region: usize, _units: usize) -> bool {
+            false
+        }
+    }
+
+    /// A log of so many entries.
+    fn log(entries: u64) -> (Limit, State) {
+        let limit = Limit::sliding_log(10_000, Micros::from_secs(60)).expect("a limit");
+        let mut state = limit.state();
+        for at in 0..entries {
+            limit.step(&mut state, Ask::Charge { cost: 1 }, Micros::new(at));
+        }
+        (limit, state)
+    }
+
+    #[test]
+    fn runs_are_found_where_they_are() {
+        assert_eq!(first_run(0, 1), None);
+        assert_eq!(first_run(0b1011_1000, 3), Some(3));
+        assert_eq!(first_run(0b1011_1000, 4), None);
+        assert_eq!(first_run(u128::MAX - 1, 127), Some(1));
+        assert_eq!(first_run(u128::MAX - 1, 128), None);
+    }
+
+    #[test]
+    fn states_of_every_length_come_back_and_leave_nothing_behind() {
+        let arena = Arena::new(64 * 4_096).expect("memory");
+        let mut block = 0;
+        // Up and down again, across the length at which a state becomes a chain.
+        for entries in [1, 2, 3, 10, 100, 333, 334, 335, 336, 400, 5_000, 10_000, 700, 336, 335, 30, 1] {
+            let (limit, state) = log(entries);
+            block = arena.store(&state, block, 7, 3, &mut NoRoom).expect("room");
+            let mut back = limit.state();
+            arena.load(block, limit.class(), &mut back);
+            assert_eq!(back, state, "{entries}");
+        }
+        arena.free(block);
+        assert_eq!(arena.used_units(), 0);
+    }
+
+    #[test]
+    fn without_room_the_state_stays_as_it_was() {
+        let arena = Arena::new(2 * 4_096).expect("memory");
+        let (limit, small) = log(100);
+        let block = arena.store(&small, 0, 7, 0, &mut NoRoom).expect("room");
+        assert_eq!(arena.store(&log(10_000).1, block, 7, 0, &mut NoRoom), None);
+        let mut back = limit.state();
+        arena.load(block, limit.class(), &mut back);
+        assert_eq!(back, small);
+        arena.free(block);
+        assert_eq!(arena.used_units(), 0, "what was taken on the way is given back");
+    }
+
+    #[test]
+    fn residents_are_the_blocks_with_their_owners() {
+        let arena = Arena::new(4_096).expect("memory");
+        let blocks: Vec<BlockId> = (1..=3)
+            .map(|n| arena.store(&log(10 * n).1, 0, n as u32, 0, &mut NoRoom).expect("room"))
+            .collect();
+        arena.free(blocks[1]);
+        arena.give_to(blocks[2], 9);
+        let owners: Vec<(BlockId, u32)> =
+            arena.residents(0).iter().map(|resident| (resident.block, resident.owner)).collect();
+        assert_eq!(owners, [(blocks[0], 1), (blocks[2], 9)]);
+    }
+}

@@ -1,0 +1,158 @@
+//! Counters in this process's memory: bounded, exact under any number of threads, and as fast as the machine's memory.
+//!
+//! A state that fits 75 bits lives in a slot of 16 bytes; a larger one in the arena, and its slot says where. The memory is fixed at the
+//! start. When a key finds both of its sets full, what matters least is forgotten: first what is dead, then what is far from its limit,
+//! then what would be dead soonest; what was forgotten alive is counted.
+//!
+//! Reading order: `slot` (the bits), `table` (sets and their locks), `arena`, then `request` (one decision from lock to lock), `keep` (how a
+//! state is stored and who makes room for it), `sweep` (how idle keys leave), `snapshot`.
+
+mod arena; // room for states that do not fit a slot
+mod classes; // what has to be known to read a state
+mod keep; // storing a state, and making room for it
+mod request; // one request from lock to lock
+mod slot; // the bits of a slot
+mod snapshot; // all counters as a file
+mod stats; // what happened to the counters
+mod sweep; // idle keys leave
+mod sync; // atomics and locks, or loom's
+mod table; // sets of slots
+mod words; // memory that begins at a cache line
+
+use std::future::{Future, ready};
+
+use tidegate_core::{Era, Key, Limit, Micros};
+
+use crate::{Batch, Counters, Inspection, Unavailable};
+
+use arena::Arena;
+use classes::Classes;
+pub use snapshot::{Loaded, SnapshotError};
+use stats::Counts;
+pub use stats::Stats;
+use sweep::Sweeper;
+use sync::{AtomicU64, Ordering};
+use table::{SET_BITS_MAX, SET_SLOTS, Table};
+use words::LINE_WORDS;
+
+/// How much memory the counters may use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MemorySize {
+    /// Bytes for slots: 16 for each key. Rounded down to a power of two.
+    pub slots: usize,
+    /// Bytes for the states that do not fit a slot: `sliding_window`, `sub_window`, `sliding_log`, `concurrency`, and unusual numbers.
+    pub arena: usize,
+}
+
+impl MemorySize {
+    const SLOTS_MIN: usize = 2 * SET_SLOTS * 16;
+
+    /// At most so many bytes in all: a quarter for slots or less, the rest for the arena.
+    pub fn of_bytes(bytes: usize) -> Self {
+        let slots = floor_power_of_two(bytes / 4).max(Self::SLOTS_MIN);
+        Self { slots, arena: bytes.saturating_sub(slots) }
+    }
+
+    fn set_bits(self) -> u32 {
+        let sets = floor_power_of_two(self.slots.max(Self::SLOTS_MIN)) / (LINE_WORDS * size_of::<u64>());
+        sets.ilog2().min(SET_BITS_MAX)
+    }
+}
+
+/// 256 MiB: 3.5 million simple keys, or as many idle and 600 thousand full ones of the default algorithm.
+impl Default for MemorySize {
+    fn default() -> Self {
+        Self::of_bytes(256 << 20)
+    }
+}
+
+fn floor_power_of_two(n: usize) -> usize {
+    n.checked_ilog2().map_or(0, |bits| 1 << bits)
+}
+
+/// Why there are no counters in memory.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum MemoryError {
+    /// The machine does not have it.
+    #[error("{bytes} bytes for counters could not be had: use a smaller memory size")]
+    OutOfMemory {
+        /// How much was asked for.
+        bytes: usize,
+    },
+}
+
+/// Counters in memory.
+pub struct Memory {
+    table: Table,
+    arena: Arena,
+    classes: Classes,
+    counts: Counts,
+    sweeper: Sweeper,
+    /// From where packed times are read, and from where next; written by the sweeper alone.
+    reference: AtomicU64,
+    next_reference: AtomicU64,
+}
+
+impl Memory {
+    /// Counters without any count, around the time `now`.
+    pub fn new(size: MemorySize, now: Micros) -> Result<Self, MemoryError> {
+        let parts = || Some((Table::new(size.set_bits())?, Arena::new(size.arena)?, Classes::new()?));
+        let bytes = size.slots.saturating_add(size.arena);
+        let (table, arena, classes) = parts().ok_or(MemoryError::OutOfMemory { bytes })?;
+        Ok(Self {
+            table,
+            arena,
+            classes,
+            counts: Counts::default(),
+            sweeper: Sweeper::default(),
+            reference: AtomicU64::new(now.get()),
+            next_reference: AtomicU64::new(now.get()),
+        })
+    }
+
+    /// The same as [`Counters::take`], without a future around it.
+    pub fn take_now(&self, batch: &mut Batch<'_>, now: Micros) {
+        batch.judge(|takes, rest, answers| {
+            self.bring_near(takes.len(), rest);
+            self.request(takes, now, answers)
+        });
+    }
+
+    /// What happened so far, and what there is now.
+    pub fn stats(&self) -> Stats {
+        let arena_used = self.arena.used_units() * arena::UNIT_WORDS * size_of::<u64>();
+        let slots = self.table.sets() * SET_SLOTS;
+        Stats {
+            slots: slots as u64,
+            arena_bytes: self.arena.bytes() as u64,
+            arena_used: arena_used as u64,
+            ..self.counts.read()
+        }
+    }
+
+    /// The years that packed times speak of. Read under the lock of a set: so it is at least as new as what was written there.
+    fn era(&self) -> Era {
+        let read = |at: &AtomicU64| Micros::new(at.load(Ordering::Relaxed));
+        Era { reference: read(&self.reference), next: read(&self.next_reference) }
+    }
+}
+
+impl Counters for Memory {
+    fn take(&self, batch: &mut Batch<'_>, now: Micros) -> impl Future<Output = ()> + Send {
+        self.take_now(batch, now);
+        ready(())
+    }
+
+    fn inspect(
+        &self,
+        key: Key,
+        limit: &Limit,
+        now: Micros,
+    ) -> impl Future<Output = Result<Inspection, Unavailable>> + Send {
+        ready(Ok(self.inspect_now(key, limit, now)))
+    }
+
+    fn reset(&self, key: Key) -> impl Future<Output = Result<bool, Unavailable>> + Send {
+        ready(Ok(self.reset_now(key)))
+    }
+}

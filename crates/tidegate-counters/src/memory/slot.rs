@@ -1,0 +1,132 @@
+//! One slot: two words that hold the tag of a key and its state.
+//!
+//! ```text
+//! tag word    63 lock (of the set, in its first slot) · 62..61 heat · 60..51 class · 50..40 extra · 39..0 tag of the key
+//! state word  a packed state (with `extra`), or  63..32 dead at, in s · 31..0 where its words are in the arena
+//! ```
+
+use tidegate_core::{Micros, Packed, Verdict};
+
+use super::classes::{CLASS_BITS, ClassId};
+use super::sync::LOCK;
+
+/// Bits of the key that a slot remembers. With the 22 that choose the set, in a table of 16 M slots, a key that is not in the table is taken
+/// for one that is once in 2·10^11 lookups.
+pub(crate) const TAG_BITS: u32 = 40;
+const TAG_MASK: u64 = (1 << TAG_BITS) - 1;
+const EXTRA_SHIFT: u32 = TAG_BITS;
+const EXTRA_MASK: u64 = (1 << Packed::EXTRA_BITS) - 1;
+const CLASS_SHIFT: u32 = EXTRA_SHIFT + Packed::EXTRA_BITS;
+const CLASS_MASK: u64 = (1 << CLASS_BITS) - 1;
+const HEAT_SHIFT: u32 = CLASS_SHIFT + CLASS_BITS;
+const HEAT_MASK: u64 = 3;
+const _: () = assert!(1 << (HEAT_SHIFT + 2) == LOCK);
+
+/// How near to its limit a key was when it was last asked about: what is hot is forgotten last.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Heat(u64);
+
+impl Heat {
+    pub(crate) const COLD: Self = Self(0);
+    /// Refused, or nothing left.
+    pub(crate) const REFUSED: Self = Self(3);
+
+    pub(crate) fn level(self) -> usize {
+        self.0 as usize
+    }
+
+    /// How hot a verdict leaves a key: half of the limit used, seven eighths, all.
+    pub(crate) fn of(verdict: &Verdict) -> Self {
+        let (remaining, limit) = (u64::from(verdict.remaining), u64::from(verdict.limit));
+        if !verdict.admitted() || remaining == 0 {
+            Self::REFUSED
+        } else {
+            Self(u64::from(remaining * 8 <= limit) + u64::from(remaining * 2 <= limit))
+        }
+    }
+}
+
+/// The tag word, without the lock.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Tag(u64);
+
+impl Tag {
+    pub(crate) const EMPTY: Self = Self(0);
+
+    pub(crate) fn new(key_tag: u64, class: ClassId, heat: Heat, extra: u16) -> Self {
+        debug_assert!(key_tag <= TAG_MASK && class != 0);
+        Self(
+            key_tag
+                | u64::from(extra) << EXTRA_SHIFT
+                | u64::from(class) << CLASS_SHIFT
+                | heat.0 << HEAT_SHIFT,
+        )
+    }
+
+    pub(crate) fn of_word(word: u64) -> Self {
+        Self(word & !LOCK)
+    }
+
+    pub(crate) fn word(self) -> u64 {
+        self.0
+    }
+
+    pub(crate) fn is_empty(self) -> bool {
+        self.0 & CLASS_MASK << CLASS_SHIFT == 0
+    }
+
+    pub(crate) fn is_of(self, key_tag: u64) -> bool {
+        (self.0 ^ key_tag) & TAG_MASK == 0 && !self.is_empty()
+    }
+
+    pub(crate) fn key_tag(self) -> u64 {
+        self.0 & TAG_MASK
+    }
+
+    pub(crate) fn class(self) -> ClassId {
+        (self.0 >> CLASS_SHIFT & CLASS_MASK) as ClassId
+    }
+
+    pub(crate) fn heat(self) -> Heat {
+        Heat(self.0 >> HEAT_SHIFT & HEAT_MASK)
+    }
+
+    pub(crate) fn heated(self, heat: Heat) -> Self {
+        Self(self.0 & !(HEAT_MASK << HEAT_SHIFT) | heat.0 << HEAT_SHIFT)
+    }
+
+    pub(crate) fn with_extra(self, extra: u16) -> Self {
+        Self(self.0 & !(EXTRA_MASK << EXTRA_SHIFT) | u64::from(extra) << EXTRA_SHIFT)
+    }
+
+    pub(crate) fn extra(self) -> u16 {
+        (self.0 >> EXTRA_SHIFT & EXTRA_MASK) as u16
+    }
+}
+
+/// The state word of a state that is in the arena.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct InArena {
+    /// The number of its first block.
+    pub(crate) block: u32,
+    /// When it may be forgotten, in seconds.
+    dead_at_s: u32,
+}
+
+impl InArena {
+    pub(crate) fn new(block: u32, dead_at: Micros) -> Self {
+        Self { block, dead_at_s: u32::try_from(dead_at.secs_up()).unwrap_or(u32::MAX) }
+    }
+
+    pub(crate) fn of_word(word: u64) -> Self {
+        Self { block: word as u32, dead_at_s: (word >> 32) as u32 }
+    }
+
+    pub(crate) fn word(self) -> u64 {
+        u64::from(self.dead_at_s) << 32 | u64::from(self.block)
+    }
+
+    pub(crate) fn dead_at(self) -> Micros {
+        Micros::from_secs(self.dead_at_s.into())
+    }
+}

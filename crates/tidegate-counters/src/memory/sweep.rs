@@ -1,0 +1,65 @@
+//! Idle keys leave: a hand goes round the table, a few sets with every new key, and empties slots whose state is dead.
+//!
+//! With every round the reference of packed times moves on to where the round began ([`tidegate_core::Era`]). A round in which a state is seen
+//! that could not be read from there leaves it where it is; then new states are kept in the arena until a later round succeeds.
+
+use tidegate_core::Micros;
+
+use super::Memory;
+use super::stats::Removed;
+use super::sync::{AtomicU64, Ordering, try_lock, unlock};
+use super::table::spots;
+
+/// Sets that are swept with each new key: twice as many slots as keys come in.
+pub(crate) const SETS_PER_INSERT: usize = 2;
+
+/// Where the hand is. One thread sweeps at a time; others go on with their work.
+#[derive(Default)]
+pub(crate) struct Sweeper {
+    lock: AtomicU64,
+    /// The next set.
+    hand: AtomicU64,
+    /// Could all states of this round so far be read from the next reference?
+    unreadable: AtomicU64,
+}
+
+impl Memory {
+    /// Sweeps a part of the table, a few milliseconds of work at most. Whoever calls it every second or so sees to it that idle keys leave also
+    /// while no new ones come.
+    pub fn sweep(&self, now: Micros) {
+        self.sweep_sets((self.table.sets() / 64).clamp(1, 1 << 14), now);
+    }
+
+    pub(crate) fn sweep_sets(&self, sets: usize, now: Micros) {
+        let sweeper = &self.sweeper;
+        if !try_lock(&sweeper.lock) {
+            return;
+        }
+        for _ in 0..sets {
+            let hand = sweeper.hand.load(Ordering::Relaxed) as usize;
+            if hand == 0 {
+                self.next_reference.store(now.get(), Ordering::Relaxed);
+                sweeper.unreadable.store(0, Ordering::Relaxed);
+            }
+            self.sweep_set(hand, now);
+            let next = (hand + 1) % self.table.sets();
+            sweeper.hand.store(next as u64, Ordering::Relaxed);
+            if next == 0 && sweeper.unreadable.load(Ordering::Relaxed) == 0 {
+                self.reference.store(self.next_reference.load(Ordering::Relaxed), Ordering::Relaxed);
+            }
+        }
+        unlock(&sweeper.lock);
+    }
+
+    fn sweep_set(&self, set: usize, now: Micros) {
+        self.table.lock(set);
+        for found in spots(set).map(|spot| self.read(spot)).filter(|found| !found.tag.is_empty()) {
+            if self.is_dead(&found, now) {
+                self.remove(&found, Removed::Expired);
+            } else if !self.settle(&found, now) {
+                self.sweeper.unreadable.store(1, Ordering::Relaxed);
+            }
+        }
+        self.table.unlock(set);
+    }
+}

@@ -1,0 +1,158 @@
+//! The table of slots: sets of four in one cache line, two of which a key may be in.
+//!
+//! Whoever reads or writes a set holds its lock, a bit in its first word; several are locked in the order of their numbers. Without the
+//! lock a set may be looked at for a hint, never for an answer.
+
+use tidegate_core::Key;
+
+use super::slot::{TAG_BITS, Tag};
+use super::sync::{AtomicU64, LOCK, Ordering, lock, try_lock, unlock};
+use super::words::{LINE_WORDS, Words};
+
+pub(crate) const SET_SLOTS: usize = 4;
+/// The most sets: a slot's number has 32 bits.
+pub(crate) const SET_BITS_MAX: u32 = 30;
+
+/// Where a key may be: its tag, and two sets. They are the same set for one key in as many as there are sets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Home {
+    pub(crate) tag: u64,
+    pub(crate) first: usize,
+    pub(crate) second: usize,
+}
+
+/// A slot of a set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Spot {
+    pub(crate) set: usize,
+    pub(crate) slot: usize,
+}
+
+impl Spot {
+    /// Its number in the whole table.
+    pub(crate) fn number(self) -> u32 {
+        (self.set * SET_SLOTS + self.slot) as u32
+    }
+
+    pub(crate) fn of_number(number: u32) -> Self {
+        Self { set: number as usize / SET_SLOTS, slot: number as usize % SET_SLOTS }
+    }
+}
+
+pub(crate) struct Table {
+    words: Words,
+    /// There are 2^`set_bits` sets, at least two.
+    set_bits: u32,
+}
+
+impl Table {
+    pub(crate) fn new(set_bits: u32) -> Option<Self> {
+        Some(Self { words: Words::new(LINE_WORDS << set_bits)?, set_bits })
+    }
+
+    pub(crate) fn sets(&self) -> usize {
+        1 << self.set_bits
+    }
+
+    pub(crate) fn set_bits(&self) -> u32 {
+        self.set_bits
+    }
+
+    #[inline]
+    pub(crate) fn home(&self, key: Key) -> Home {
+        let (high, low) = ((key.bits() >> 64) as u64, key.bits() as u64);
+        let tag = low & ((1 << TAG_BITS) - 1);
+        let first = (high >> (64 - self.set_bits)) as usize;
+        Home { tag, first, second: self.other(first, tag) }
+    }
+
+    /// The other set of a key that is in `set`. In a table of half as many sets it is half the number.
+    #[inline]
+    pub(crate) fn other(&self, set: usize, tag: u64) -> usize {
+        let apart = (tag << (64 - TAG_BITS)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - self.set_bits);
+        set ^ apart as usize
+    }
+
+    #[inline]
+    pub(crate) fn find(&self, set: usize, tag: u64) -> Option<Spot> {
+        let line = self.line(set);
+        let is_of = |slot: &usize| Tag::of_word(line[*slot].load(Ordering::Relaxed)).is_of(tag);
+        (0..SET_SLOTS).find(is_of).map(|slot| Spot { set, slot })
+    }
+
+    /// Brings a set nearer.
+    #[inline]
+    pub(crate) fn touch(&self, set: usize) {
+        std::hint::black_box(self.line(set)[0].load(Ordering::Relaxed));
+    }
+
+    #[inline]
+    pub(crate) fn tag(&self, spot: Spot) -> Tag {
+        Tag::of_word(self.line(spot.set)[spot.slot].load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    pub(crate) fn word(&self, spot: Spot) -> u64 {
+        self.line(spot.set)[SET_SLOTS + spot.slot].load(Ordering::Relaxed)
+    }
+
+    /// Writes a slot's tag; the caller holds the lock, and keeps it.
+    #[inline]
+    pub(crate) fn set_tag(&self, spot: Spot, tag: Tag) {
+        let held = if spot.slot == 0 { LOCK } else { 0 };
+        self.line(spot.set)[spot.slot].store(tag.word() | held, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn set_word(&self, spot: Spot, word: u64) {
+        self.line(spot.set)[SET_SLOTS + spot.slot].store(word, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn lock(&self, set: usize) {
+        lock(&self.line(set)[0]);
+    }
+
+    pub(crate) fn try_lock(&self, set: usize) -> bool {
+        try_lock(&self.line(set)[0])
+    }
+
+    #[inline]
+    pub(crate) fn unlock(&self, set: usize) {
+        unlock(&self.line(set)[0]);
+    }
+
+    #[inline]
+    fn line(&self, set: usize) -> &[AtomicU64] {
+        self.words.get(set * LINE_WORDS, LINE_WORDS)
+    }
+}
+
+/// The slots of a set.
+pub(crate) fn spots(set: usize) -> impl Iterator<Item = Spot> {
+    (0..SET_SLOTS).map(move |slot| Spot { set, slot })
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_other_set_of_the_other_set_is_the_first() {
+        let table = Table::new(10).expect("memory");
+        for seed in 0..1_000_u128 {
+            let home = table.home(Key::of_bits(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)));
+            assert_eq!(table.other(home.second, home.tag), home.first);
+        }
+    }
+
+    #[test]
+    fn a_smaller_table_has_the_same_homes_cut_short() {
+        let (large, small) = (Table::new(12).expect("memory"), Table::new(9).expect("memory"));
+        for seed in 0..1_000_u128 {
+            let key = Key::of_bits(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835));
+            let (from, to) = (large.home(key), small.home(key));
+            assert_eq!((from.first >> 3, from.second >> 3), (to.first, to.second));
+        }
+    }
+}

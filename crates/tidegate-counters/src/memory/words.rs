@@ -1,0 +1,27 @@
+//! Memory as words that begin at a cache line.
+
+use super::sync::{AtomicU64, zeroed};
+
+/// Words in a cache line.
+pub(crate) const LINE_WORDS: usize = 8;
+
+pub(crate) struct Words {
+    words: Box<[AtomicU64]>,
+    /// Where the first whole cache line is.
+    start: usize,
+}
+
+impl Words {
+    /// So many words of zero, or nothing if there is not as much memory.
+    pub(crate) fn new(len: usize) -> Option<Self> {
+        let words = zeroed(len.checked_add(LINE_WORDS)?)?;
+        let into_line = words.as_ptr() as usize / size_of::<u64>() % LINE_WORDS;
+        Some(Self { words, start: (LINE_WORDS - into_line) % LINE_WORDS })
+    }
+
+    /// `len` words from `at`.
+    #[inline]
+    pub(crate) fn get(&self, at: usize, len: usize) -> &[AtomicU64] {
+        &self.words[self.start + at..self.start + at + len]
+    }
+}
