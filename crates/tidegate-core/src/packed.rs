@@ -228,7 +228,7 @@ impl Class {
             }
             (Of::Pair { window_us }, Inner::Pair { index, counts: [newest, before] }) => {
                 let (index_bits, count_bits) = pair_bits(window_us);
-                let fits = (newest | before) >> count_bits == 0 && index >> index_bits == 0;
+                let fits = u64::from(newest | before) >> count_bits == 0 && index >> index_bits == 0;
                 let counts = u128::from(*newest) << count_bits | u128::from(*before);
                 fits.then(|| Packed::of(counts << index_bits | u128::from(*index)))
             }
@@ -464,7 +464,7 @@ impl State {
 fn pair_bits(window_us: u64) -> (u32, u32) {
     // A window's number is at most 2^53 ÷ its width.
     let index_bits = 53 - window_us.ilog2();
-    (index_bits, (Packed::BITS - index_bits) / 2)
+    (index_bits, ((Packed::BITS - index_bits) / 2).min(32))
 }
 
 fn level_used(bits: u128) -> u64 {

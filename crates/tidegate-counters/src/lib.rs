@@ -12,7 +12,7 @@ use std::future::Future;
 use tidegate_core::{Key, Limit, Micros, Verdict};
 
 pub use batch::{Answer, Batch, Mode, Take};
-pub use memory::{Memory, MemoryError, MemorySize, SnapshotError, Stats};
+pub use memory::{Loaded, Memory, MemoryError, MemorySize, SnapshotError, Stats};
 
 /// A store of counters.
 ///

@@ -9,6 +9,7 @@ mod bytes; // portable forms
 mod calendars; // days of 23 and 25 hours, dates that do not exist
 mod edges; // numbers at the very edge of what is allowed
 mod limits; // constructors: what they refuse, and that nothing else overflows
+mod packing; // states as a table keeps them
 mod promises; // one property per promise
 mod scripts; // counterexamples of the past, and examples for readers
 mod shaping; // the leaky bucket that delays

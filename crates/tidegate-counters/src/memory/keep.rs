@@ -28,6 +28,30 @@ impl Held<'_> {
     }
 }
 
+/// What a state is kept by: the limit that stepped on it or, where there is none, its class and when it is dead.
+#[derive(Clone, Copy)]
+pub(crate) enum By<'a> {
+    Limit(&'a Limit),
+    Class { class: Class, dead_at: Micros },
+}
+
+impl By<'_> {
+    #[inline]
+    fn class(self) -> Class {
+        match self {
+            Self::Limit(limit) => limit.class(),
+            Self::Class { class, .. } => class,
+        }
+    }
+
+    fn dead_at(self, state: &mut State, now: Micros) -> Micros {
+        match self {
+            Self::Limit(limit) => now.plus(limit.keep_for(state, now)),
+            Self::Class { dead_at, .. } => dead_at,
+        }
+    }
+}
+
 /// A slot, read.
 #[derive(Clone, Copy)]
 pub(crate) struct Found {
@@ -101,6 +125,17 @@ impl Memory {
         }
     }
 
+    /// The state in a slot, if it can be read without its limit, and its class.
+    pub(crate) fn state_in(&self, found: &Found) -> Option<(Class, State)> {
+        let class = self.classes.get(found.tag.class())?;
+        let mut state = State::default();
+        match self.kept(found) {
+            Kept::Packed(class) => state = class.unpack(found.packed(), self.era()),
+            Kept::InArena(at) => self.arena.load(at.block, class, &mut state),
+        }
+        Some((class, state))
+    }
+
     /// Says how hot a slot is now.
     #[inline]
     pub(crate) fn heat(&self, found: &Found, heat: Heat) {
@@ -126,7 +161,7 @@ impl Memory {
         };
         // The common case: packed before, packed now, under the same number.
         if before == 0
-            && let Some(packed) = self.pack(limit, state, held.now)
+            && let Some(packed) = self.pack(By::Limit(limit), state, held.now)
             && let number = self.number_of(class, found.tag.class())
             && number != UNNAMED
         {
@@ -139,20 +174,20 @@ impl Memory {
             }
             return;
         }
-        if !self.store(found.spot, found.tag.key_tag(), before, limit, state, heat, held) {
+        if !self.store(found.spot, found.tag.key_tag(), before, By::Limit(limit), state, heat, held) {
             // No room for what it has grown to: it stays as it was, and this charge is not remembered.
             self.counts.unremembered(found.spot.set);
         }
     }
 
     #[inline]
-    fn pack(&self, limit: &Limit, state: &mut State, now: Micros) -> Option<Packed> {
-        let class = limit.class();
+    fn pack(&self, by: By<'_>, state: &mut State, now: Micros) -> Option<Packed> {
+        let class = by.class();
         if !class.packs() {
             return None;
         }
         // Only a quota's own bits do not say when it is dead, and only time zones know.
-        let dead_at = if class.is_quota() { now.plus(limit.keep_for(state, now)) } else { Micros::ZERO };
+        let dead_at = if class.is_quota() { by.dead_at(state, now) } else { Micros::ZERO };
         class.pack(state, self.era(), dead_at)
     }
 
@@ -160,7 +195,7 @@ impl Memory {
     pub(crate) fn insert(
         &self,
         home: Home,
-        limit: &Limit,
+        by: By<'_>,
         state: &mut State,
         heat: Heat,
         held: Held<'_>,
@@ -169,7 +204,7 @@ impl Memory {
             self.counts.unremembered(home.first);
             return None;
         };
-        if !self.store(spot, home.tag, 0, limit, state, heat, held) {
+        if !self.store(spot, home.tag, 0, by, state, heat, held) {
             self.counts.unremembered(home.first);
             return None;
         }
@@ -184,13 +219,13 @@ impl Memory {
         spot: Spot,
         key_tag: u64,
         before: BlockId,
-        limit: &Limit,
+        by: By<'_>,
         state: &mut State,
         heat: Heat,
         held: Held<'_>,
     ) -> bool {
-        let class = limit.class();
-        if let Some(packed) = self.pack(limit, state, held.now)
+        let class = by.class();
+        if let Some(packed) = self.pack(by, state, held.now)
             && let number = self.classes.id(class)
             && number != UNNAMED
         {
@@ -201,7 +236,7 @@ impl Memory {
             }
             return true;
         }
-        let dead_at = held.now.plus(limit.keep_for(state, held.now));
+        let dead_at = by.dead_at(state, held.now);
         let mut room = Room { memory: self, held };
         let Some(block) = self.arena.store(state, before, spot.number(), key_tag, &mut room) else {
             return false;

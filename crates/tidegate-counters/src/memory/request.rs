@@ -7,7 +7,7 @@ use tidegate_core::{Algorithm, Ask, Charge, Key, Limit, Micros, State, Verdict, 
 use crate::{Answer, Inspection, Mode, Take};
 
 use super::Memory;
-use super::keep::{Found, Held};
+use super::keep::{By, Found, Held};
 use super::slot::Heat;
 use super::stats::Removed;
 use super::sweep::SETS_PER_INSERT;
@@ -243,7 +243,7 @@ impl Memory {
                 }
                 Some(found) => self.heat(&found, open.heat),
                 None if open.changed => {
-                    let spot = self.insert(open.home, limit, &mut open.state, open.heat, held);
+                    let spot = self.insert(open.home, By::Limit(limit), &mut open.state, open.heat, held);
                     inserted += usize::from(spot.is_some());
                     desk.pinned[at] = spot;
                 }

@@ -31,6 +31,10 @@ impl Heat {
     /// Refused, or nothing left.
     pub(crate) const REFUSED: Self = Self(3);
 
+    pub(crate) fn of_level(level: u8) -> Option<Self> {
+        (u64::from(level) <= HEAT_MASK).then_some(Self(level.into()))
+    }
+
     pub(crate) fn level(self) -> usize {
         self.0 as usize
     }

@@ -49,7 +49,6 @@ pub(crate) enum Removed {
     EvictedLive,
     EvictedRefused,
     Reset,
-    Unremembered,
 }
 
 impl Counts {
@@ -68,7 +67,6 @@ impl Counts {
                 add(&stripe.evicted_refused);
             }
             Removed::Reset => {}
-            Removed::Unremembered => add(&stripe.unremembered),
         }
     }
 
