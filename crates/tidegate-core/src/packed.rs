@@ -64,6 +64,7 @@ impl Era {
 /// Bits of a packed level: its time modulo 76 hours, what it holds, whether it is owed.
 const LAST_BITS: u32 = 38;
 const USED_BITS: u32 = 36;
+const USED_LOW_BITS: u32 = 64 - LAST_BITS;
 const _: () = assert!(LAST_BITS + USED_BITS < Packed::BITS && 2 * Era::REACH.get() == 1 << (LAST_BITS - 1));
 
 /// Bits of a packed quota: its period in days, what it has used, when it ends in units of 71 minutes.
@@ -221,10 +222,10 @@ impl Class {
                 let used = level.used / step;
                 let fits =
                     used * step == level.used && used < 1 << USED_BITS && level.tick == Tick::default();
-                let last = u128::from(level.last_us & ((1 << LAST_BITS) - 1));
-                let bits =
-                    u128::from(level.owed) << (LAST_BITS + USED_BITS) | u128::from(used) << LAST_BITS | last;
-                (fits && era.holds(level.last_us)).then(|| Packed::of(bits))
+                let last = level.last_us & ((1 << LAST_BITS) - 1);
+                let high = u64::from(level.owed) << (USED_BITS - USED_LOW_BITS) | used >> USED_LOW_BITS;
+                let packed = Packed { word: used << LAST_BITS | last, extra: high as u16 };
+                (fits && era.holds(level.last_us)).then_some(packed)
             }
             (Of::Pair { window_us }, Inner::Pair { index, counts: [newest, before] }) => {
                 let (index_bits, count_bits) = pair_bits(window_us);
@@ -258,10 +259,10 @@ impl Class {
                 used: (bits >> PERIOD_BITS) as u32,
             }),
             Of::Level { step, .. } => Inner::Level(Level {
-                used: level_used(bits) * step,
-                last_us: level_last(bits, era),
+                used: level_used(packed) * step,
+                last_us: level_last(packed, era),
                 tick: Tick::default(),
-                owed: bits >> (LAST_BITS + USED_BITS) != 0,
+                owed: packed.extra >> (USED_BITS - USED_LOW_BITS) != 0,
             }),
             _ => Inner::Level(Level::default()), // Nothing else is ever packed.
         };
@@ -272,7 +273,7 @@ impl Class {
     pub fn dead_at(self, packed: Packed, era: Era) -> Micros {
         let bits = packed.bits();
         let dead_at_us = match self.read() {
-            Of::Level { rate, .. } => level_last(bits, era) + level_used(bits).div_ceil(rate),
+            Of::Level { rate, .. } => level_last(packed, era) + level_used(packed).div_ceil(rate),
             Of::Pair { window_us } => {
                 let (index_bits, _) = pair_bits(window_us);
                 ((bits & ((1 << index_bits) - 1)) as u64 + 2) * window_us
@@ -287,12 +288,10 @@ impl Class {
     /// Says whether the state can be read from there.
     pub fn settle(self, packed: &mut Packed, era: Era, now: Micros) -> bool {
         let Of::Level { .. } = self.read() else { return true };
-        let bits = packed.bits();
-        let mut last_us = level_last(bits, era);
+        let mut last_us = level_last(*packed, era);
         if last_us > now.get() + Era::REACH.get() / 2 {
             last_us = now.get();
-            let low = u128::from(last_us & ((1 << LAST_BITS) - 1));
-            *packed = Packed::of(bits >> LAST_BITS << LAST_BITS | low);
+            packed.word = packed.word >> LAST_BITS << LAST_BITS | last_us & ((1 << LAST_BITS) - 1);
         }
         last_us.abs_diff(era.next.get()) < 2 * Era::REACH.get()
     }
@@ -467,14 +466,16 @@ fn pair_bits(window_us: u64) -> (u32, u32) {
     (index_bits, ((Packed::BITS - index_bits) / 2).min(32))
 }
 
-fn level_used(bits: u128) -> u64 {
-    (bits >> LAST_BITS) as u64 & ((1 << USED_BITS) - 1)
+#[inline]
+fn level_used(packed: Packed) -> u64 {
+    let high = u64::from(packed.extra) & ((1 << (USED_BITS - USED_LOW_BITS)) - 1);
+    high << USED_LOW_BITS | packed.word >> LAST_BITS
 }
 
 /// The instant nearest to the reference that has these low bits.
-fn level_last(bits: u128, era: Era) -> u64 {
-    let low = bits as u64 & ((1 << LAST_BITS) - 1);
-    let ahead = low.wrapping_sub(era.reference.get()) << (64 - LAST_BITS);
+#[inline]
+fn level_last(packed: Packed, era: Era) -> u64 {
+    let ahead = packed.word.wrapping_sub(era.reference.get()) << (64 - LAST_BITS);
     let ahead = ahead as i64 >> (64 - LAST_BITS); // With its sign.
     era.reference.get().saturating_add_signed(ahead)
 }

@@ -1,3 +1,4 @@
+//! x
 use std::time::Instant;
 use tidegate_core::*;
 use tidegate_counters::*;
@@ -6,11 +7,13 @@ fn main() {
     let n: u64 = a[1].parse().unwrap();
     let bsz: usize = a[2].parse().unwrap();
     let alg = &a[3];
+    let count: u64 = a[4].parse().unwrap();
+    let per: usize = a[5].parse().unwrap();
     let t0 = Micros::from_secs(1_800_000_000);
     let m = Memory::new(
         MemorySize {
             slots: (n as usize * 16 * 16 / 10).next_power_of_two(),
-            arena: if alg == "sw" { n as usize * 36 } else { 4096 * 16 },
+            arena: if alg == "sw" { n as usize * 80 } else { 4096 * 16 },
         },
         t0,
     )
@@ -43,19 +46,21 @@ fn main() {
         s.part(&b[p..]).key()
     };
     let mut batch = Batch::new();
-    let mut run = |ix: &mut dyn FnMut() -> u64, count: u64, now: Micros, m: &Memory| {
+    let mut run = |ix: &mut dyn FnMut() -> u64, count: u64, now: Micros, m: &Memory, per: usize| {
         let t = Instant::now();
         let mut ok = 0;
-        for _ in 0..count / bsz as u64 {
+        for _ in 0..count / (bsz * per) as u64 {
             batch.clear();
             for _ in 0..bsz {
-                let i = ix();
-                batch.push([Take {
-                    key: key(i),
-                    limit: &limits[(i % 8) as usize],
-                    ask: Ask::Charge { cost: 1 },
-                    role: Role::Enforce,
-                }]);
+                batch.push((0..per).map(|_| {
+                    let i = ix();
+                    Take {
+                        key: key(i),
+                        limit: &limits[(i % 8) as usize],
+                        ask: Ask::Charge { cost: 1 },
+                        role: Role::Enforce,
+                    }
+                }));
             }
             m.take_now(&mut batch, now);
             for r in 0..bsz {
@@ -75,6 +80,7 @@ fn main() {
         n / bsz as u64 * bsz as u64,
         t0,
         &m,
+        1,
     );
     println!("{:?} live evicted {:.5}%", m.stats(), m.stats().evicted_live as f64 * 100. / n as f64);
     for k in 0..3 {
@@ -86,9 +92,18 @@ fn main() {
                 x ^= x << 17;
                 x % n
             },
-            10_000_000,
+            count,
             t0.plus(Micros::from_millis(k * 10 + 1)),
             &m,
+            per,
         );
+    }
+    if a.len() > 6 {
+        let t = Instant::now();
+        let mut z = 0u128;
+        for i in 0..10_000_000u64 {
+            z ^= key(i).bits();
+        }
+        println!("hash only {:.1} ns {z}", t.elapsed().as_nanos() as f64 / 1e7);
     }
 }

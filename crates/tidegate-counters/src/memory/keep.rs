@@ -3,11 +3,11 @@
 //! Everything here is done by somebody who holds the locks of both sets of the key. Another set is only ever tried, never waited for: so
 //! nobody waits for two sets out of order.
 
-use tidegate_core::{Class, Limit, Micros, Packed, State};
+use tidegate_core::{Class, Era, Limit, Micros, Packed, State};
 
 use super::Memory;
 use super::arena::{Arena, BlockId, MakeRoom, REGION_UNITS, Resident};
-use super::classes::{ClassId, UNNAMED};
+use super::classes::UNNAMED;
 use super::slot::{Heat, InArena, Tag};
 use super::stats::Removed;
 use super::table::{Home, Spot, spots};
@@ -57,81 +57,77 @@ impl By<'_> {
 pub(crate) struct Found {
     pub(crate) spot: Spot,
     pub(crate) tag: Tag,
-    pub(crate) word: u64,
+    word: u64,
+    /// The class that its state is read by, if that has a number.
+    class: Option<Class>,
 }
 
 impl Found {
     fn packed(&self) -> Packed {
         Packed { word: self.word, extra: self.tag.extra() }
     }
-}
 
-/// Where a slot's state is.
-enum Kept {
-    Packed(Class),
-    InArena(InArena),
+    #[inline]
+    fn unpack(&self, era: Era) -> State {
+        self.class.map_or_else(State::default, |class| class.unpack(self.packed(), era))
+    }
+
+    /// Where its state is, if that is not packed.
+    #[inline]
+    fn in_arena(&self) -> Option<InArena> {
+        let packed = self.tag.is_empty() || self.class.is_some_and(Class::packs);
+        (!packed).then(|| InArena::of_word(self.word))
+    }
 }
 
 impl Memory {
+    #[inline]
     pub(crate) fn read(&self, spot: Spot) -> Found {
-        Found { spot, tag: self.table.tag(spot), word: self.table.word(spot) }
+        let set = self.table.set(spot.set);
+        let (tag, word) = (set.tag(spot.slot), set.word(spot.slot));
+        Found { spot, tag, word, class: self.classes.get(tag.class()) }
     }
 
-    /// The class that a slot's state is read by; if it has no number, `limit` says.
     #[inline]
-    fn class_of(&self, found: &Found, limit: &Limit) -> Class {
-        self.classes.get(found.tag.class()).unwrap_or_else(|| limit.class().loose())
+    fn put(&self, spot: Spot, tag: Tag, word: u64) {
+        let set = self.table.set(spot.set);
+        set.put_word(spot.slot, word);
+        set.put_tag(spot.slot, tag);
     }
 
-    fn kept(&self, found: &Found) -> Kept {
-        match self.classes.get(found.tag.class()) {
-            Some(class) if class.packs() => Kept::Packed(class),
-            _ => Kept::InArena(InArena::of_word(found.word)),
-        }
-    }
-
-    /// The number of a class, which nearly always is that of the slot where its state was.
-    #[inline]
-    fn number_of(&self, class: Class, before: ClassId) -> ClassId {
-        if self.classes.get(before) == Some(class) { before } else { self.classes.id(class) }
-    }
-
-    /// Reads the state in a slot into `state`.
+    /// Reads the state in a slot into `state`. If its class has no number, `limit` knows how.
     #[inline]
     pub(crate) fn load(&self, found: &Found, limit: &Limit, state: &mut State) {
-        let class = self.class_of(found, limit);
-        if class.packs() {
-            *state = class.unpack(found.packed(), self.era());
-        } else {
-            self.arena.load(InArena::of_word(found.word).block, class, state);
-        }
-    }
-
-    /// May the state in a slot have been changed by what left it as `state`, although nothing was charged? A repaired clock does that.
-    pub(crate) fn is_rewritten(&self, found: &Found, state: &State) -> bool {
-        match self.kept(found) {
-            Kept::Packed(_) => true, // Cheaper to write than to ask.
-            Kept::InArena(at) => {
-                let mut first = 0;
-                if state.words() > 2 {
-                    state.write_words(|at, word| {
-                        if at == 0 {
-                            first = word
-                        }
-                    });
-                }
-                state.words() <= 2 || first != self.arena.first_word(at.block)
+        match found.in_arena() {
+            None => *state = found.unpack(self.era()),
+            Some(at) => {
+                let class = found.class.unwrap_or_else(|| limit.class().loose());
+                self.arena.load(at.block, class, state);
             }
         }
     }
 
+    /// Can the state in a slot have become `state` although nothing was charged? A repaired clock does that.
+    pub(crate) fn is_repaired(&self, found: &Found, state: &State) -> bool {
+        let Some(at) = found.in_arena().filter(|_| state.words() > 2) else {
+            return true; // Cheaper to write than to ask.
+        };
+        let mut first = 0;
+        state.write_words(|at, word| {
+            if at == 0 {
+                first = word
+            }
+        });
+        first != self.arena.first_word(at.block)
+    }
+
     /// The state in a slot, if it can be read without its limit, and its class.
     pub(crate) fn state_in(&self, found: &Found) -> Option<(Class, State)> {
-        let class = self.classes.get(found.tag.class())?;
+        let class = found.class?;
         let mut state = State::default();
-        match self.kept(found) {
-            Kept::Packed(class) => state = class.unpack(found.packed(), self.era()),
-            Kept::InArena(at) => self.arena.load(at.block, class, &mut state),
+        match found.in_arena() {
+            None => state = found.unpack(self.era()),
+            Some(at) => self.arena.load(at.block, class, &mut state),
         }
         Some((class, state))
     }
@@ -140,7 +136,7 @@ impl Memory {
     #[inline]
     pub(crate) fn heat(&self, found: &Found, heat: Heat) {
         if found.tag.heat() != heat {
-            self.table.set_tag(found.spot, found.tag.heated(heat));
+            self.table.set(found.spot.set).put_tag(found.spot.slot, found.tag.heated(heat));
         }
     }
 
@@ -154,27 +150,17 @@ impl Memory {
         heat: Heat,
         held: Held<'_>,
     ) {
-        let class = limit.class();
-        let before = match self.kept(found) {
-            Kept::Packed(_) => 0,
-            Kept::InArena(at) => at.block,
-        };
+        let by = By::Limit(limit);
         // The common case: packed before, packed now, under the same number.
-        if before == 0
-            && let Some(packed) = self.pack(By::Limit(limit), state, held.now)
-            && let number = self.number_of(class, found.tag.class())
-            && number != UNNAMED
+        if found.class == Some(limit.class())
+            && let Some(packed) = self.pack(by, state, held.now)
         {
-            let tag = Tag::new(found.tag.key_tag(), number, heat, packed.extra);
-            if packed.word != found.word {
-                self.table.set_word(found.spot, packed.word);
-            }
-            if tag != found.tag {
-                self.table.set_tag(found.spot, tag);
-            }
+            let tag = Tag::new(found.tag.key_tag(), found.tag.class(), heat, packed.extra);
+            self.put(found.spot, tag, packed.word);
             return;
         }
-        if !self.store(found.spot, found.tag.key_tag(), before, By::Limit(limit), state, heat, held) {
+        let before = found.in_arena().map_or(0, |at| at.block);
+        if !self.store(found.spot, found.tag.key_tag(), before, by, state, heat, held) {
             // No room for what it has grown to: it stays as it was, and this charge is not remembered.
             self.counts.unremembered(found.spot.set);
         }
@@ -229,8 +215,7 @@ impl Memory {
             && let number = self.classes.id(class)
             && number != UNNAMED
         {
-            self.table.set_word(spot, packed.word);
-            self.table.set_tag(spot, Tag::new(key_tag, number, heat, packed.extra));
+            self.put(spot, Tag::new(key_tag, number, heat, packed.extra), packed.word);
             if before != 0 {
                 self.arena.free(before);
             }
@@ -241,8 +226,8 @@ impl Memory {
         let Some(block) = self.arena.store(state, before, spot.number(), key_tag, &mut room) else {
             return false;
         };
-        self.table.set_word(spot, InArena::new(block, dead_at).word());
-        self.table.set_tag(spot, Tag::new(key_tag, self.classes.id(class.loose()), heat, 0));
+        let tag = Tag::new(key_tag, self.classes.id(class.loose()), heat, 0);
+        self.put(spot, tag, InArena::new(block, dead_at).word());
         true
     }
 
@@ -250,7 +235,7 @@ impl Memory {
     fn free_slot(&self, home: Home, held: Held<'_>) -> Option<Spot> {
         let sets = [home.first, home.second];
         let slots = || sets.into_iter().flat_map(spots).filter(|spot| !held.is_pinned(*spot));
-        if let Some(free) = slots().find(|spot| self.table.tag(*spot).is_empty()) {
+        if let Some(free) = slots().find(|spot| self.table.set(spot.set).tag(spot.slot).is_empty()) {
             return Some(free);
         }
         if let Some(dead) = slots().map(|spot| self.read(spot)).find(|found| self.is_dead(found, held.now)) {
@@ -269,20 +254,20 @@ impl Memory {
     fn move_away(&self, spot: Spot, held: Held<'_>) -> bool {
         let found = self.read(spot);
         let other = self.table.other(spot.set, found.tag.key_tag());
+        let set = self.table.set(other);
         // A set whose lock is held is one of the two that are full, or another take's: leave it alone.
-        if held.sets.contains(&other) || !self.table.try_lock(other) {
+        if held.sets.contains(&other) || !set.try_lock() {
             return false;
         }
-        let free = spots(other).find(|spot| self.table.tag(*spot).is_empty());
+        let free = spots(other).find(|spot| set.tag(spot.slot).is_empty());
         if let Some(to) = free {
-            if let Kept::InArena(at) = self.kept(&found) {
+            if let Some(at) = found.in_arena() {
                 self.arena.give_to(at.block, to.number());
             }
-            self.table.set_word(to, found.word);
-            self.table.set_tag(to, found.tag);
-            self.table.set_tag(spot, Tag::EMPTY);
+            self.put(to, found.tag, found.word);
+            self.put(spot, Tag::EMPTY, 0);
         }
-        self.table.unlock(other);
+        set.unlock();
         free.is_some()
     }
 
@@ -293,10 +278,10 @@ impl Memory {
 
     /// Empties a slot.
     pub(crate) fn remove(&self, found: &Found, why: Removed) {
-        if let Kept::InArena(at) = self.kept(found) {
+        if let Some(at) = found.in_arena() {
             self.arena.free(at.block);
         }
-        self.table.set_tag(found.spot, Tag::EMPTY);
+        self.put(found.spot, Tag::EMPTY, 0);
         self.counts.removed(found.spot.set, why);
     }
 
@@ -311,20 +296,20 @@ impl Memory {
 
     /// Sees to it that a state can be read after the reference has moved; says whether it can.
     pub(crate) fn settle(&self, found: &Found, now: Micros) -> bool {
-        let Kept::Packed(class) = self.kept(found) else { return true };
+        let Some(class) = found.class.filter(|_| found.in_arena().is_none()) else { return true };
         let mut packed = found.packed();
         let readable = class.settle(&mut packed, self.era(), now);
         if packed != found.packed() {
-            self.table.set_word(found.spot, packed.word);
-            self.table.set_tag(found.spot, found.tag.with_extra(packed.extra));
+            self.put(found.spot, found.tag.with_extra(packed.extra), packed.word);
         }
         readable
     }
 
     pub(crate) fn dead_at(&self, found: &Found) -> Micros {
-        match self.kept(found) {
-            Kept::Packed(class) => class.dead_at(found.packed(), self.era()),
-            Kept::InArena(at) => at.dead_at(),
+        match (found.in_arena(), found.class) {
+            (None, Some(class)) => class.dead_at(found.packed(), self.era()),
+            (None, None) => Micros::ZERO,
+            (Some(at), _) => at.dead_at(),
         }
     }
 }
@@ -378,15 +363,14 @@ impl Room<'_> {
 
     /// Does a slot, whose lock is held, name this block?
     fn names(&self, found: &Found, resident: &Resident) -> bool {
-        let in_arena = matches!(self.memory.kept(found), Kept::InArena(at) if self.memory.arena.holds(at.block, resident.block));
-        !found.tag.is_empty() && in_arena
+        found.in_arena().is_some_and(|at| self.memory.arena.holds(at.block, resident.block))
     }
 
     /// Forgets the state in a block, if its set is free; says whether it did.
     fn forget(&self, resident: &Resident) -> bool {
         let spot = Spot::of_number(resident.owner);
         let is_held = self.held.sets.contains(&spot.set);
-        if self.held.is_pinned(spot) || (!is_held && !self.memory.table.try_lock(spot.set)) {
+        if self.held.is_pinned(spot) || (!is_held && !self.memory.table.set(spot.set).try_lock()) {
             return false;
         }
         let found = self.memory.read(spot);

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use tidegate_core::{Algorithm, Ask, Charge, Key, Limit, Micros, State, Verdict, admits};
+use tidegate_core::{Algorithm, Ask, Charge, Key, Limit, Micros, Role, State, Verdict, admits};
 
 use crate::{Answer, Inspection, Mode, Take};
 
@@ -51,13 +51,14 @@ impl Memory {
     #[inline]
     pub(crate) fn bring_near(&self, len: usize, rest: &[Take<'_>]) {
         for take in rest.iter().skip(SETS_AHEAD.saturating_sub(len)).take(len.min(SETS_AHEAD)) {
-            self.table.touch(self.table.home(take.key).first);
+            self.table.set(self.table.home(take.key).first).touch();
         }
         for take in rest.iter().skip(BLOCKS_AHEAD.saturating_sub(len)).take(len.min(BLOCKS_AHEAD)) {
             if !take.limit.class().packs() {
                 let home = self.table.home(take.key);
-                if let Some(spot) = self.table.find(home.first, home.tag) {
-                    self.arena.touch(self.table.word(spot) as u32);
+                let set = self.table.set(home.first);
+                if let Some(slot) = set.find(home.tag) {
+                    self.arena.touch(set.word(slot) as u32);
                 }
             }
         }
@@ -67,37 +68,44 @@ impl Memory {
     #[inline]
     pub(crate) fn request(&self, takes: &[Take<'_>], now: Micros, answers: &mut Vec<Answer>) -> bool {
         if let [take] = takes
-            && let Some(verdict) = self.step_in_place(take, now)
+            && let Some(admitted) = self.step_in_place(take, now, answers)
         {
-            answers.push(local(verdict));
-            return admits([(take.role, verdict.admitted())]);
+            return admitted;
         }
         self.request_of_many(takes, now, answers)
     }
 
-    /// The common case: one take, on a key that is in the first of its sets. One lock.
+    /// The common case: one take, on a key that is in the first of its sets. One lock. Nothing if it is another case.
     #[inline]
-    fn step_in_place(&self, take: &Take<'_>, now: Micros) -> Option<Verdict> {
+    fn step_in_place(&self, take: &Take<'_>, now: Micros, answers: &mut Vec<Answer>) -> Option<bool> {
         let home = self.table.home(take.key);
-        self.table.find(home.first, home.tag)?;
-        self.table.lock(home.first);
-        let verdict = self.table.find(home.first, home.tag).map(|spot| {
-            let found = self.read(spot);
-            let held = Held { sets: &[home.first], pinned: &[Some(spot)], now };
-            if take.limit.class().packs() {
-                self.step_on(&found, take, &mut State::default(), held)
-            } else {
-                DESK.with_borrow_mut(|desk| {
-                    let spare = &mut desk.spare[take.limit.algorithm() as usize];
-                    let mut state = spare.pop().unwrap_or_default();
-                    let verdict = self.step_on(&found, take, &mut state, held);
-                    spare.push(state);
-                    verdict
-                })
-            }
-        });
-        self.table.unlock(home.first);
-        verdict
+        let set = self.table.set(home.first);
+        let slot = set.find(home.tag)?;
+        set.lock();
+        if !set.tag(slot).is_of(home.tag) {
+            set.unlock(); // It was moved or forgotten before the lock was there.
+            return None;
+        }
+        let found = self.read(Spot { set: home.first, slot });
+        let held = Held { sets: &[home.first], pinned: &[Some(found.spot)], now };
+        let verdict = if take.limit.class().packs() {
+            self.step_on(&found, take, &mut State::default(), held)
+        } else {
+            self.step_on_desk(&found, take, held)
+        };
+        set.unlock();
+        answers.push(local(verdict));
+        Some(verdict.admitted() || take.role == Role::Shadow)
+    }
+
+    fn step_on_desk(&self, found: &Found, take: &Take<'_>, held: Held<'_>) -> Verdict {
+        DESK.with_borrow_mut(|desk| {
+            let spare = &mut desk.spare[take.limit.algorithm() as usize];
+            let mut state = spare.pop().unwrap_or_default();
+            let verdict = self.step_on(found, take, &mut state, held);
+            spare.push(state);
+            verdict
+        })
     }
 
     #[inline]
@@ -105,7 +113,7 @@ impl Memory {
         self.load(found, take.limit, state);
         let verdict = take.limit.step(state, take.ask, held.now);
         let heat = Heat::of(&verdict);
-        if may_write(&take.ask, &verdict) || self.is_rewritten(found, state) {
+        if may_write(&take.ask, &verdict) || self.is_repaired(found, state) {
             self.write_back(found, take.limit, state, heat, held);
         } else {
             self.heat(found, heat);
@@ -238,7 +246,7 @@ impl Memory {
             let held = Held { sets: &desk.sets, pinned: &desk.pinned, now };
             let open = &mut desk.open[at];
             match open.found {
-                Some(found) if open.changed || self.is_rewritten(&found, &open.state) => {
+                Some(found) if open.changed || self.is_repaired(&found, &open.state) => {
                     self.write_back(&found, limit, &mut open.state, open.heat, held);
                 }
                 Some(found) => self.heat(&found, open.heat),

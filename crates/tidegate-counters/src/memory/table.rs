@@ -73,58 +73,80 @@ impl Table {
         set ^ apart as usize
     }
 
+    /// A set. Whoever holds no lock sees a hint, not an answer.
+    #[inline]
+    pub(crate) fn set(&self, set: usize) -> Set<'_> {
+        Set { words: self.words.line(set) }
+    }
+
+    /// Where a key is in a set.
     #[inline]
     pub(crate) fn find(&self, set: usize, tag: u64) -> Option<Spot> {
-        let line = self.line(set);
-        let is_of = |slot: &usize| Tag::of_word(line[*slot].load(Ordering::Relaxed)).is_of(tag);
-        (0..SET_SLOTS).find(is_of).map(|slot| Spot { set, slot })
+        self.set(set).find(tag).map(|slot| Spot { set, slot })
     }
 
-    /// Brings a set nearer.
+    pub(crate) fn lock(&self, set: usize) {
+        self.set(set).lock();
+    }
+
+    pub(crate) fn unlock(&self, set: usize) {
+        self.set(set).unlock();
+    }
+}
+
+/// One cache line: four tags, then four state words.
+#[derive(Clone, Copy)]
+pub(crate) struct Set<'a> {
+    words: &'a [AtomicU64; LINE_WORDS],
+}
+
+impl Set<'_> {
+    /// Brings it nearer.
     #[inline]
-    pub(crate) fn touch(&self, set: usize) {
-        std::hint::black_box(self.line(set)[0].load(Ordering::Relaxed));
+    pub(crate) fn touch(self) {
+        std::hint::black_box(self.words[0].load(Ordering::Relaxed));
     }
 
     #[inline]
-    pub(crate) fn tag(&self, spot: Spot) -> Tag {
-        Tag::of_word(self.line(spot.set)[spot.slot].load(Ordering::Relaxed))
+    pub(crate) fn find(self, tag: u64) -> Option<usize> {
+        (0..SET_SLOTS).find(|slot| self.tag(*slot).is_of(tag))
     }
 
     #[inline]
-    pub(crate) fn word(&self, spot: Spot) -> u64 {
-        self.line(spot.set)[SET_SLOTS + spot.slot].load(Ordering::Relaxed)
+    pub(crate) fn tag(self, slot: usize) -> Tag {
+        Tag::of_word(self.words[slot % SET_SLOTS].load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    pub(crate) fn word(self, slot: usize) -> u64 {
+        self.words[SET_SLOTS + slot % SET_SLOTS].load(Ordering::Relaxed)
     }
 
     /// Writes a slot's tag; the caller holds the lock, and keeps it.
     #[inline]
-    pub(crate) fn set_tag(&self, spot: Spot, tag: Tag) {
-        let held = if spot.slot == 0 { LOCK } else { 0 };
-        self.line(spot.set)[spot.slot].store(tag.word() | held, Ordering::Relaxed);
+    pub(crate) fn put_tag(self, slot: usize, tag: Tag) {
+        let held = if slot == 0 { LOCK } else { 0 };
+        self.words[slot % SET_SLOTS].store(tag.word() | held, Ordering::Relaxed);
+    }
+
+    /// Writes a slot's state word; the caller holds the lock.
+    #[inline]
+    pub(crate) fn put_word(self, slot: usize, word: u64) {
+        self.words[SET_SLOTS + slot % SET_SLOTS].store(word, Ordering::Relaxed);
     }
 
     #[inline]
-    pub(crate) fn set_word(&self, spot: Spot, word: u64) {
-        self.line(spot.set)[SET_SLOTS + spot.slot].store(word, Ordering::Relaxed);
+    pub(crate) fn lock(self) {
+        lock(&self.words[0]);
+    }
+
+    pub(crate) fn try_lock(self) -> bool {
+        try_lock(&self.words[0])
     }
 
     #[inline]
-    pub(crate) fn lock(&self, set: usize) {
-        lock(&self.line(set)[0]);
-    }
-
-    pub(crate) fn try_lock(&self, set: usize) -> bool {
-        try_lock(&self.line(set)[0])
-    }
-
-    #[inline]
-    pub(crate) fn unlock(&self, set: usize) {
-        unlock(&self.line(set)[0]);
-    }
-
-    #[inline]
-    fn line(&self, set: usize) -> &[AtomicU64] {
-        self.words.get(set * LINE_WORDS, LINE_WORDS)
+    pub(crate) fn unlock(self) {
+        unlock(&self.words[0]);
     }
 }
 

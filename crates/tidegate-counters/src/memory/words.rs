@@ -19,6 +19,16 @@ impl Words {
         Some(Self { words, start: (LINE_WORDS - into_line) % LINE_WORDS })
     }
 
+    /// A cache line.
+    #[inline]
+    pub(crate) fn line(&self, line: usize) -> &[AtomicU64; LINE_WORDS] {
+        let start = self.start + line * LINE_WORDS;
+        match self.words[start..start + LINE_WORDS].as_array() {
+            Some(line) => line,
+            None => unreachable!("it is as long as it was cut"),
+        }
+    }
+
     /// `len` words from `at`.
     #[inline]
     pub(crate) fn get(&self, at: usize, len: usize) -> &[AtomicU64] {
