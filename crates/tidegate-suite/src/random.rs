@@ -61,7 +61,7 @@ struct Drawn {
     counter: u8,
     tier: u8,
     takes: Vec<DrawnTake>,
-    /// The requests of further batches end before these takes.
+    /// Before these takes another request begins.
     cuts: [u8; 2],
 }
 
@@ -290,16 +290,15 @@ fn requests_of(counters: &mut [Counter<'_>], step: &Drawn) -> Vec<Request> {
     }
     let mut requests = vec![Request::default()];
     for (at, take) in takes.into_iter().enumerate() {
-        // About every third batch is cut; one in fifty cuts leaves an empty request.
-        if step.cuts.iter().any(|cut| *cut < 200 && usize::from(*cut % 16) == at + 1) {
+        if at > 0 && step.cuts.iter().any(|cut| usize::from(*cut % 16) == at) {
             requests.push(Request::default());
         }
         if let Some(last) = requests.last_mut() {
             last.takes.push(take);
         }
     }
-    if step.cuts[0] == 255 {
-        requests.push(Request::default());
+    if step.cuts[0] > 250 {
+        requests.insert(usize::from(step.cuts[1]) % (requests.len() + 1), Request::default());
     }
     requests
 }
