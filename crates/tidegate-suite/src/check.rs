@@ -72,6 +72,28 @@ pub async fn check_async(store: &impl Counters, script: &Script, prefix: &str) -
     Ok(())
 }
 
+/// What the model says to each line of a script, for people.
+pub fn replay(script: &Script) -> String {
+    let model = Model::new();
+    let mut player = Player::new(&model, "");
+    let mut told = String::new();
+    for line in script.lines() {
+        told += &format!("{line}\n");
+        match block_on(player.play(line)) {
+            Said::Nothing => {}
+            Said::Decided(decided) => {
+                for Decided { admitted, verdicts } in decided {
+                    told += if admitted { "  admitted\n" } else { "  refused\n" };
+                    told.extend(verdicts.iter().map(|verdict| format!("    {}\n", tell(verdict))));
+                }
+            }
+            Said::Inspected(Ok(seen)) => told += &format!("  used={} {}\n", seen.used, tell(&seen.verdict)),
+            said => told += &format!("  {said:?}\n"),
+        }
+    }
+    told
+}
+
 fn compare(line: &Line, said: &Said, expected: &Said) -> Option<Difference> {
     match (line, said, expected) {
         (Line::At { requests, .. }, Said::Decided(said), Said::Decided(expected)) => {

@@ -4,14 +4,15 @@
 //! a store and on a [`Model`] side by side and reports the first [`Disagreement`]: the line, the take, the fields, what each said.
 //! The model keeps one oracle per key (`tidegate-oracle`) and has the rules of a request written out once more, from their wording.
 //!
-//! A store passes if it agrees on all committed scripts and on random ones:
+//! A store passes if it agrees on all committed scripts and on random ones, and if its requests are atomic:
 //!
 //! ```
-//! use tidegate_suite::{Model, check_random, check_scripts};
+//! use tidegate_suite::{Model, check_random, check_scripts, check_threads};
 //!
 //! let store = Model::new(); // The store under test.
 //! check_scripts(&store, "run-1")?;
 //! check_random(&store, "run-1", 10)?;
+//! check_threads(&store, "run-1")?;
 //! # Ok::<(), String>(())
 //! ```
 //!
@@ -29,6 +30,7 @@ mod play; // a script on one store
 mod wait; // futures without a runtime
 
 mod check; // a script on a store and on the model
+mod race; // requests from several threads at once
 mod random; // scripts drawn at random
 
 use std::fs;
@@ -38,9 +40,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use proptest::test_runner::{TestCaseError, TestRunner};
 use tidegate_counters::Counters;
 
-pub use check::{Disagreement, check, check_async};
+pub use check::{Disagreement, check, check_async, replay};
 pub use model::Model;
 pub use play::{Decided, Player, Said};
+pub use race::check_threads;
 pub use random::{proof, random_script};
 pub use script::Script;
 

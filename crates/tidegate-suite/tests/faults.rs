@@ -10,7 +10,7 @@ use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 use tidegate_core::{Ask, Charge, Key, Limit, Micros, Role};
 use tidegate_counters::{Answer, Batch, Counters, Inspection, Take, Unavailable};
-use tidegate_suite::{Model, check, check_scripts, random_script};
+use tidegate_suite::{Model, check, check_scripts, check_threads, random_script};
 
 /// What is wrong with a store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -93,6 +93,12 @@ fn random_scripts_catch_every_fault() {
         }
     }
     assert!(missed.is_empty(), "no random script tells of {missed:?}");
+}
+
+#[test]
+fn threads_catch_a_store_that_looks_before_it_charges() {
+    let error = check_threads(&TwoSteps::default(), "").expect_err("a request in two steps");
+    assert!(error.contains("requests were admitted instead of 300"), "{error}");
 }
 
 #[test]
@@ -288,6 +294,42 @@ impl Counters for Faulty {
             }
             _ => at_once(inner.model.reset(key)),
         })
+    }
+}
+
+/// A model that is asked twice about a request: first whether it would be admitted, then to charge it. Others come in between.
+#[derive(Default)]
+struct TwoSteps {
+    model: Model,
+}
+
+impl Counters for TwoSteps {
+    fn take(&self, batch: &mut Batch<'_>, now: Micros) -> impl Future<Output = ()> + Send {
+        batch.judge(|takes, answers| {
+            let (admitted, said) = ask(&self.model.clone(), takes, now);
+            std::thread::yield_now();
+            let charge_all: Vec<Take<'_>> =
+                takes.iter().map(|take| Take { role: Role::Shadow, ..*take }).collect();
+            if admitted {
+                ask(&self.model, &charge_all, now);
+            }
+            answers.extend(said);
+            admitted
+        });
+        ready(())
+    }
+
+    fn inspect(
+        &self,
+        key: Key,
+        limit: &Limit,
+        now: Micros,
+    ) -> impl Future<Output = Result<Inspection, Unavailable>> + Send {
+        self.model.inspect(key, limit, now)
+    }
+
+    fn reset(&self, key: Key) -> impl Future<Output = Result<bool, Unavailable>> + Send {
+        self.model.reset(key)
     }
 }
 

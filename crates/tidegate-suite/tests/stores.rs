@@ -4,7 +4,7 @@ use std::future::{Future, ready};
 
 use tidegate_core::{Ask, Key, Limit, Micros, Role};
 use tidegate_counters::{Batch, Counters, Inspection, Memory, MemorySize, Take, Unavailable};
-use tidegate_suite::{check_random, check_scripts};
+use tidegate_suite::{check_random, check_scripts, check_threads};
 
 macro_rules! stores {
     ($($name:ident: $store:expr;)*) => {
@@ -19,6 +19,11 @@ macro_rules! stores {
             #[test]
             fn agrees_with_the_model_on_random_scripts() {
                 check_random(&$store, stringify!($name), 3_000).unwrap_or_else(|error| panic!("{error}"));
+            }
+
+            #[test]
+            fn judges_each_request_in_one_piece() {
+                check_threads(&$store, stringify!($name)).unwrap_or_else(|error| panic!("{error}"));
             }
         })*
     };

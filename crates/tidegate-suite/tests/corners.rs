@@ -1,4 +1,4 @@
-//! Random scripts are worth something only if they reach the corners that the rules speak of.
+//! Scripts, random and committed ones, are worth something only if they reach the corners that the rules speak of.
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
@@ -32,6 +32,16 @@ fn random_scripts_reach_every_corner() {
     }
     let missed: Vec<_> = seen.times.iter().filter(|(_, times)| **times < 20).collect();
     assert!(missed.is_empty(), "hardly reached: {missed:?} of {:#?}", seen.times);
+}
+
+#[test]
+fn committed_scripts_reach_every_corner() {
+    let mut seen = Corners::default();
+    for (_, script) in tidegate_suite::scripts() {
+        seen.look_at(&script);
+    }
+    let missed: Vec<_> = seen.times.iter().filter(|(_, times)| **times == 0).collect();
+    assert!(missed.is_empty(), "never reached: {missed:?}");
 }
 
 /// How many requests or takes were of which kind.
