@@ -37,6 +37,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use proptest::strategy::Strategy;
 use proptest::test_runner::{TestCaseError, TestRunner};
 use tidegate_counters::Counters;
 
@@ -44,7 +45,7 @@ pub use check::{Disagreement, check, check_async, replay};
 pub use model::Model;
 pub use play::{Decided, Player, Said};
 pub use race::check_threads;
-pub use random::{proof, random_script};
+pub use random::{crowded_script, proof, random_script};
 pub use script::Script;
 
 /// The committed scripts with their names, in the order of those.
@@ -71,11 +72,23 @@ pub fn check_scripts(store: &impl Counters, prefix: &str) -> Result<(), String> 
     Ok(())
 }
 
-/// Plays so many random scripts on a store, as many and such as [`proof`] says; the message tells of the shortest that fails.
+/// Plays so many random scripts on a store, as many and such as [`proof`] says, and some crowded ones; the message tells of the
+/// shortest that fails.
 pub fn check_random(store: &impl Counters, prefix: &str, cases: u32) -> Result<(), String> {
+    check_drawn(store, &format!("{prefix}/random"), cases, random_script())?;
+    // They are ten times as long and of one kind.
+    check_drawn(store, &format!("{prefix}/crowded"), cases.div_ceil(100), crowded_script())
+}
+
+fn check_drawn(
+    store: &impl Counters,
+    prefix: &str,
+    cases: u32,
+    scripts: impl Strategy<Value = Script>,
+) -> Result<(), String> {
     // Each play has a prefix of its own, also while a failing script is made shorter.
     let played = AtomicU64::new(0);
-    let outcome = TestRunner::new(proof(cases)).run(&random_script(), |script| {
+    let outcome = TestRunner::new(proof(cases)).run(&scripts, |script| {
         let prefix = format!("{prefix}/{}", played.fetch_add(1, Ordering::Relaxed));
         check(store, &script, &prefix).map_err(|error| TestCaseError::fail(error.to_string()))
     });

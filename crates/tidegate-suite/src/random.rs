@@ -45,6 +45,64 @@ pub fn random_script() -> impl Strategy<Value = Script> {
     (counters, prop::collection::vec(drawn(), 1..40)).prop_map(|(counters, steps)| build(&counters, &steps))
 }
 
+/// Long scripts that fill the lists of those counters that keep one: a log, places, and cells while the limit doubles.
+pub fn crowded_script() -> impl Strategy<Value = Script> {
+    let window = prop::sample::select(vec![SECOND, MINUTE, HOUR]);
+    (window, 1..60_u64, prop::collection::vec((drawn(), 0..30_u8), 200..350))
+        .prop_map(|(window_us, amount, steps)| crowd(window_us, amount, &steps))
+}
+
+fn crowd(window_us: u64, mut amount: u64, steps: &[(Drawn, u8)]) -> Script {
+    let always = true;
+    let names = ["cells", "log", "places"];
+    let limits = |amount: u64| {
+        let cells = Spec { always, ..Spec::new(Algorithm::SlidingWindow, amount, window_us) };
+        let log = Spec { always, ..Spec::new(Algorithm::SlidingLog, 10 + amount.min(5_000), window_us) };
+        let places = Spec {
+            window_us: 0,
+            ttl_us: window_us,
+            ..Spec::new(Algorithm::Concurrency, 100 + amount.min(5_000), window_us)
+        };
+        let limit = |(name, spec): (&str, Spec)| Line::Limit { name: name.to_owned(), spec };
+        names.into_iter().zip([cells, log, places]).map(limit)
+    };
+    let mut lines: Vec<Line> = limits(amount).collect();
+    let (mut now, mut operations) = (START_US, 0);
+    for (number, (step, kind)) in steps.iter().enumerate() {
+        if step.gap < 11 {
+            amount = (2 * amount).min(1_000_000);
+            lines.extend(limits(amount));
+            continue;
+        }
+        now += 1 + u64::from(step.gap_part) * window_us / 65_536 / 400;
+        let cell = amount.div_ceil(20);
+        let earlier = |of: u8| operations - 1 - usize::from(of).min(operations - 1);
+        let (id, of) = (number as u64 + 1, step.takes[0].of);
+        let ops = match kind {
+            0 if operations > 0 => {
+                let back = Op::Refund { units: 1 + cell / 2, of: Some(earlier(of)) };
+                [back, back, Op::Release { id: id.saturating_sub(of.into()).max(1) }]
+            }
+            1 => [
+                Op::Refund { units: cell, of: None },
+                Op::Peek,
+                Op::Renew { id: id.saturating_sub(of.into()).max(1) },
+            ],
+            2 => [Op::Charge { cost: 1 }, Op::Charge { cost: 3 }, Op::Charge { cost: 2 }],
+            // More than places there are: the request is refused, and what is charged always is charged.
+            3 => [Op::Charge { cost: cell }, Op::Charge { cost: 1 }, Op::Charge { cost: 1 << 32 }],
+            _ => [Op::Charge { cost: cell }, Op::Charge { cost: 1 }, Op::Acquire { id, cost: 1 }],
+        };
+        // Mostly one refuses and the others are charged all the same; in a shadow it lets them pass.
+        let role = if step.kind < 128 { Role::Enforce } else { Role::Shadow };
+        let takes =
+            names.iter().zip(ops).map(|(name, op)| Take { role, name: (*name).to_owned(), op }).collect();
+        lines.push(Line::At { us: now, requests: vec![Request { takes }] });
+        operations += 1;
+    }
+    Script::new(lines).unwrap_or_else(|error| panic!("crowded scripts are scripts: {error}"))
+}
+
 /// A counter as drawn: what it is, and the limits that it may have.
 #[derive(Debug, Clone)]
 struct Drawing {

@@ -11,7 +11,7 @@ use proptest::test_runner::TestRunner;
 use tidegate_core::{Algorithm, Charge, Limit, Micros, Outcome, Role, Verdict};
 use tidegate_oracle::Op;
 use tidegate_suite::script::{Line, Request, Script, Take};
-use tidegate_suite::{Decided, Model, Player, Said, proof, random_script};
+use tidegate_suite::{Decided, Model, Player, Said, crowded_script, proof, random_script};
 
 proptest! {
     #![proptest_config(proof(500))]
@@ -32,6 +32,25 @@ fn random_scripts_reach_every_corner() {
     }
     let missed: Vec<_> = seen.times.iter().filter(|(_, times)| **times < 20).collect();
     assert!(missed.is_empty(), "hardly reached: {missed:?} of {:#?}", seen.times);
+}
+
+#[test]
+fn crowded_scripts_fill_lists() {
+    let mut runner = TestRunner::deterministic();
+    let mut longest = 0;
+    for _ in 0..20 {
+        let script = crowded_script().new_tree(&mut runner).expect("a script").current();
+        let model = Model::new();
+        let mut player = Player::new(&model, "");
+        for line in script.lines() {
+            if let (Line::At { .. }, Said::Decided(decided)) = (line, now(player.play(line))) {
+                // The log and the places, of which nearly every entry holds one unit.
+                let used = |verdict: &Verdict| u64::from(verdict.limit) - u64::from(verdict.remaining);
+                longest = longest.max(decided[0].verdicts[1..].iter().map(used).min().unwrap_or(0));
+            }
+        }
+    }
+    assert!(longest >= 150, "no list of more than {longest}");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::future::{Future, ready};
 use std::pin::pin;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use proptest::strategy::{Strategy, ValueTree};
@@ -297,17 +298,32 @@ impl Counters for Faulty {
     }
 }
 
-/// A model that is asked twice about a request: first whether it would be admitted, then to charge it. Others come in between.
+/// A model that is asked twice about a request: first whether it would be admitted, then to charge it.
 #[derive(Default)]
 struct TwoSteps {
     model: Model,
+    /// How many requests were judged.
+    judged: AtomicU64,
+}
+
+impl TwoSteps {
+    /// Waits until another request was judged, so that no luck with threads can hide the fault; not for ever: the last has no other.
+    fn let_others_judge(&self) {
+        let judged = self.judged.fetch_add(1, Ordering::SeqCst) + 1;
+        for _ in 0..10_000 {
+            if self.judged.load(Ordering::SeqCst) != judged {
+                return;
+            }
+            std::thread::yield_now();
+        }
+    }
 }
 
 impl Counters for TwoSteps {
     fn take(&self, batch: &mut Batch<'_>, now: Micros) -> impl Future<Output = ()> + Send {
         batch.judge(|takes, answers| {
             let (admitted, said) = ask(&self.model.clone(), takes, now);
-            std::thread::yield_now();
+            self.let_others_judge();
             let charge_all: Vec<Take<'_>> =
                 takes.iter().map(|take| Take { role: Role::Shadow, ..*take }).collect();
             if admitted {
