@@ -20,7 +20,7 @@ pub fn print(us: u64) -> String {
     format!("{}{unit}", us / size)
 }
 
-/// Reads what [`print`] writes, and any other whole number of a unit.
+/// Reads what [`print()`] writes, and any other whole number of a unit.
 pub fn parse(text: &str) -> Option<u64> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);

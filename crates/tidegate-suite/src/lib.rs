@@ -17,8 +17,9 @@
 //! ```
 //!
 //! The prefix is part of every key: runs on a store that keeps its counters need different ones. Stores that live on a runtime use
-//! [`check_async`] with [`scripts`] and [`random_script`]. What they are told as `now` goes years back and forth: a store with a clock of
-//! its own has to let the suite set it, and what it would forget by then (a time to live, an eviction) it must not forget while a script runs.
+//! [`check_async`] with [`scripts`] and [`random_script`]. What they are told as `now` goes years back and forth: a store with a clock
+//! of its own has to let the suite set it, and what it may forget (after a time to live, for want of room) it must not forget while
+//! a script runs.
 //!
 //! A disagreement prints the script so far. Put it into `scripts/` with a sentence that says what it caught: it is played for good.
 

@@ -14,7 +14,7 @@ const THREADS: usize = 4;
 /// Requests that each thread makes of each kind.
 const ROUNDS: usize = 250;
 
-/// What the threads do at once, each with its own first line of requests, and what has to be so afterwards.
+/// What the threads do at once, and what has to be so afterwards.
 struct Race {
     /// The limits, and what is done before.
     before: &'static str,
@@ -22,7 +22,7 @@ struct Race {
     asks: &'static [&'static str],
     /// What an admitted request is followed by at once.
     then: Option<&'static str>,
-    /// How many requests are admitted in all; as many as it takes where absent.
+    /// How many requests are admitted in all, where that does not depend on their order.
     admitted: Option<u64>,
     /// What each counter has in use afterwards.
     used: &'static [(&'static str, u64)],
@@ -31,7 +31,10 @@ struct Race {
 const RACES: &[Race] = &[
     // All or nothing, to the last unit: the smaller limit decides, and the larger one has charged no more.
     Race {
-        before: "limit a sliding_log 700/1h\nlimit b fixed_window 300/1h\nlimit c sliding_window 500/1h\nlimit d token_bucket 400/1h",
+        before: "limit a sliding_log 700/1h
+                 limit b fixed_window 300/1h
+                 limit c sliding_window 500/1h
+                 limit d token_bucket 400/1h",
         asks: &[
             "a charge 1, b charge 1, c charge 1, d charge 1",
             "d charge 1, c charge 1, b charge 1, a charge 1",
@@ -43,7 +46,10 @@ const RACES: &[Race] = &[
     },
     // What is refused charges nothing, but what is charged always and what is given back is never lost.
     Race {
-        before: "limit p fixed_window 100000/1h charge=always\nlimit q sliding_window_counter 100000/1h\nlimit z gcra 0/1h\nat 1h: q charge 2000",
+        before: "limit p fixed_window 100000/1h charge=always
+                 limit q sliding_window_counter 100000/1h
+                 limit z gcra 0/1h
+                 at 1h: q charge 2000",
         asks: &[
             "p charge 1, q refund 1, q charge 1, z charge 1",
             "z charge 1, q charge 1, q refund 1, p charge 1",
@@ -54,7 +60,9 @@ const RACES: &[Race] = &[
     },
     // Of a quota one has to pass: two of 200 admit until both are full, and shadow takes never decide.
     Race {
-        before: "limit a sub_window 200/1h k=6\nlimit b calendar 200/month zone=UTC\nlimit s sliding_log 10/1h",
+        before: "limit a sub_window 200/1h k=6
+                 limit b calendar 200/month zone=UTC
+                 limit s sliding_log 10/1h",
         asks: &[
             "quota a charge 2, quota b charge 2, shadow s charge 1",
             "shadow s charge 1, quota b charge 2, quota a charge 2",
@@ -63,9 +71,11 @@ const RACES: &[Race] = &[
         admitted: Some(100),
         used: &[("a", 200), ("b", 200), ("s", 10)],
     },
-    // Charged and given back: nothing is left, and in between there is never more than there may be.
+    // Charged and given back at once: nothing is left, and nothing was charged for a refused request.
     Race {
-        before: "limit a sliding_window 3/1h\nlimit b leaky_bucket 3/1h\nlimit p concurrency 3 ttl=1h",
+        before: "limit a sliding_window 3/1h
+                 limit b leaky_bucket 3/1h
+                 limit p concurrency 3 ttl=1h",
         asks: &["a charge 1, b charge 1, p charge 0", "b charge 1, p charge 0, a charge 1"],
         then: Some("a refund 1, b refund 1"),
         admitted: None,
@@ -139,12 +149,8 @@ impl Race {
 
 impl std::fmt::Display for Race {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            out,
-            "{THREADS} threads, {ROUNDS} times each, asked\n{}\n{}",
-            self.before,
-            self.asks.join("\n")
-        )
+        let (limits, asks) = (self.script(""), self.asks.join("\n"));
+        write!(out, "{THREADS} threads, {ROUNDS} times each, asked\n{limits}{asks}")
     }
 }
 

@@ -47,7 +47,10 @@ fn check_with_limits(lines: &str, expected: &[&str]) {
 #[test]
 fn a_refused_request_charges_nothing_and_shows_what_is_untouched() {
     check_with_limits(
-        "at 0s: a charge 3, b charge 4\nat 0s: a charge 7, b charge 7\nat 0s: b charge 7, a charge 7\nat 0s: a charge 7, b charge 6",
+        "at 0s: a charge 3, b charge 4
+         at 0s: a charge 7, b charge 7
+         at 0s: b charge 7, a charge 7
+         at 0s: a charge 7, b charge 6",
         &["yes 7 6", "no 7 (6)", "no (6) 7", "yes 0 0"],
     );
 }
@@ -55,7 +58,11 @@ fn a_refused_request_charges_nothing_and_shows_what_is_untouched() {
 #[test]
 fn shadow_never_decides_and_is_charged_if_it_fits() {
     check_with_limits(
-        "at 0s: a charge 1, shadow full charge 1, shadow b charge 2\nat 0s: shadow full charge 1\nat 0s: shadow a charge 1, full charge 1\nat 0s: shadow b charge 9\ninspect b at 0s",
+        "at 0s: a charge 1, shadow full charge 1, shadow b charge 2
+         at 0s: shadow full charge 1
+         at 0s: shadow a charge 1, full charge 1
+         at 0s: shadow b charge 9
+         inspect b at 0s",
         &["yes 9 (0) 8", "yes (0)", "no 9 (0)", "yes (8)", "used 2"],
     );
 }
@@ -63,8 +70,12 @@ fn shadow_never_decides_and_is_charged_if_it_fits() {
 #[test]
 fn of_a_quota_one_has_to_pass() {
     check_with_limits(
-        "at 0s: quota full charge 1, quota a charge 1\nat 0s: quota a charge 1, quota b charge 1\nat 0s: quota full charge 1, quota full charge 1\n\
-         at 0s: quota full charge 1, a charge 1\nat 0s: quota a charge 1, full charge 1\nat 0s: quota full charge 1, shadow a charge 1",
+        "at 0s: quota full charge 1, quota a charge 1
+         at 0s: quota a charge 1, quota b charge 1
+         at 0s: quota full charge 1, quota full charge 1
+         at 0s: quota full charge 1, a charge 1
+         at 0s: quota a charge 1, full charge 1
+         at 0s: quota full charge 1, shadow a charge 1",
         &["yes (0) 9", "yes 8 9", "no (0) (0)", "no (0) 8", "no 8 (0)", "no (0) 8"],
     );
 }
@@ -72,8 +83,12 @@ fn of_a_quota_one_has_to_pass() {
 #[test]
 fn what_gives_back_is_applied_in_a_refused_request() {
     check_with_limits(
-        "at 0s: a charge 9, p acquire 1 cost 2\nat 0s: a refund 4, p release 1, full charge 1\nat 0s: a settle #0 as 7, full charge 1\n\
-         at 0s: a settle #0 as 10, full peek\ninspect a at 0s\ninspect p at 0s",
+        "at 0s: a charge 9, p acquire 1 cost 2
+         at 0s: a refund 4, p release 1, full charge 1
+         at 0s: a settle #0 as 7, full charge 1
+         at 0s: a settle #0 as 10, full peek
+         inspect a at 0s
+         inspect p at 0s",
         // 9 − 4 = 5; 7 instead of 9 gives 2 back: 3; 10 instead of 9 charges 1: 4.
         &["yes 1 0", "no 5 2 (0)", "no 7 (0)", "no 6 (0)", "used 4", "used 0"],
     );
@@ -82,7 +97,11 @@ fn what_gives_back_is_applied_in_a_refused_request() {
 #[test]
 fn what_is_charged_always_is_charged_in_a_refused_request() {
     check_with_limits(
-        "at 0s: always charge 4, full charge 1\nat 0s: always charge 7, a charge 1\nat 0s: shadow always charge 20, a charge 1\ninspect always at 0s\ninspect a at 0s",
+        "at 0s: always charge 4, full charge 1
+         at 0s: always charge 7, a charge 1
+         at 0s: shadow always charge 20, a charge 1
+         inspect always at 0s
+         inspect a at 0s",
         // 4; 11, which does not fit; 20, the largest debt.
         &["no 6 (0)", "no (0) 10", "yes (0) 9", "used 20", "used 1"],
     );
@@ -91,7 +110,10 @@ fn what_is_charged_always_is_charged_in_a_refused_request() {
 #[test]
 fn takes_on_one_counter_see_each_other() {
     check_with_limits(
-        "at 0s: a charge 6, a charge 4\nat 1m: a charge 6, a charge 5\nat 1m: a charge 6, shadow a charge 5, a charge 4\nat 1m: a refund 4, a charge 4, full peek",
+        "at 0s: a charge 6, a charge 4
+         at 1m: a charge 6, a charge 5
+         at 1m: a charge 6, shadow a charge 5, a charge 4
+         at 1m: a refund 4, a charge 4, full peek",
         // The second is told what the first would have left; in the refused request the refund stays, the charge is shown.
         &["yes 4 0", "no 10 (4)", "yes 4 (4) 0", "no 4 4 (0)"],
     );
@@ -100,7 +122,11 @@ fn takes_on_one_counter_see_each_other() {
 #[test]
 fn places_of_a_refused_request_are_not_taken() {
     check_with_limits(
-        "at 0s: p acquire 1 cost 1, p renew 1, full charge 1\nat 0s: p renew 1\nat 0s: p acquire 1 cost 2, p acquire 1 cost 1\nat 30s: p renew 1, full peek\nat 1m: p renew 1",
+        "at 0s: p acquire 1 cost 1, p renew 1, full charge 1
+         at 0s: p renew 1
+         at 0s: p acquire 1 cost 2, p acquire 1 cost 1
+         at 30s: p renew 1, full peek
+         at 1m: p renew 1",
         // Shown without the place, a renewal finds nothing to renew; one in a refused request prolongs nothing.
         &["no 2 (2) (0)", "no (2)", "yes 0 0", "no 0 (0)", "no (2)"],
     );
@@ -117,7 +143,11 @@ fn requests_of_a_batch_are_judged_in_order() {
 #[test]
 fn a_refusal_repairs_a_broken_clock_for_good() {
     check(
-        "limit a sliding_log 2/1m\nat 1d: a charge 2\nat 1h: a charge 1\nat 3659s: a peek\nat 3660s: a peek\n",
+        "limit a sliding_log 2/1m
+         at 1d: a charge 2
+         at 1h: a charge 1
+         at 3659s: a peek
+         at 3660s: a peek",
         // The refusal at 1 h told a wait of a minute, and that is what it takes.
         &["yes 0", "no (0)", "no (0)", "yes 2"],
     );
