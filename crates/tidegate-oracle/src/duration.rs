@@ -11,7 +11,7 @@ const UNITS: [(&str, u64); 6] = [
 ];
 
 /// Prints with the largest unit that divides.
-pub(crate) fn print(us: u64) -> String {
+pub fn print(us: u64) -> String {
     if us == 0 {
         return "0s".to_owned();
     }
@@ -20,8 +20,8 @@ pub(crate) fn print(us: u64) -> String {
     format!("{}{unit}", us / size)
 }
 
-/// Reads what [`print`] writes, and any other whole number of a unit.
-pub(crate) fn parse(text: &str) -> Option<u64> {
+/// Reads what [`print()`] writes, and any other whole number of a unit.
+pub fn parse(text: &str) -> Option<u64> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
     let (_, size) = UNITS.iter().find(|(name, _)| *name == unit)?;

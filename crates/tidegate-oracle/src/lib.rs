@@ -14,7 +14,7 @@ mod bucket;
 mod calendar;
 mod cells;
 mod concurrency;
-mod duration;
+pub mod duration;
 mod log;
 mod model;
 mod numbers;

@@ -109,9 +109,27 @@ impl Oracle {
         if step.wrote {
             (self.family, self.ledger) = (draft.family, draft.ledger);
         } else if repaired {
-            self.ledger.move_back(self.family.move_back(&self.numbers, n));
+            self.correct(n);
         }
         answer
+    }
+
+    /// Decides and counts nothing: the answer that a question has while its request is refused for another reason. What gives back
+    /// passes and gives nothing. A clock that was wrong is corrected for good, as by any question.
+    pub fn show(&mut self, ask: &Ask, now_us: u64) -> Answer {
+        let decided = self.look(now_us).decide(ask);
+        let untouched = self.look(now_us);
+        let answer = untouched.answer(&Step { applied: 0, forgiven: 0, wrote: false, ..decided });
+        let (n, repaired) = (untouched.n, untouched.repaired);
+        if repaired {
+            self.correct(n);
+        }
+        answer
+    }
+
+    /// Moves all stored times, which a wrong clock wrote, back to `n`.
+    fn correct(&mut self, n: i128) {
+        self.ledger.move_back(self.family.move_back(&self.numbers, n));
     }
 
     /// What an exact sliding window would hold of this counter's own net charges; for calendars and concurrency, what

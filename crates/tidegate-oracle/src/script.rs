@@ -144,6 +144,26 @@ impl FromStr for Script {
     }
 }
 
+impl FromStr for Spec {
+    type Err = ParseError;
+
+    /// Reads what stands after `limit` in a script.
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        Self::parse(&words).map_err(|expected| ParseError { line: 1, expected })
+    }
+}
+
+impl FromStr for Op {
+    type Err = ParseError;
+
+    /// Reads what stands after the time in a script.
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        parse_op(&words).map_err(|expected| ParseError { line: 1, expected })
+    }
+}
+
 impl fmt::Display for ParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "line {}: expected {}", self.line, self.expected)

@@ -8,6 +8,7 @@ mod concurrency;
 mod decisions;
 mod definitions;
 mod log;
+mod shown;
 mod text;
 mod windows;
 

@@ -79,3 +79,14 @@ fn errors_name_the_line_and_what_was_expected() {
         assert!(error.starts_with(message), "{text:?} gave {error:?}");
     }
 }
+
+#[test]
+fn a_limit_and_an_operation_are_read_alone() {
+    assert_eq!(
+        "gcra 5/1500ms burst=9".parse::<Spec>().map(|spec| spec.to_string()),
+        Ok("gcra 5/1500ms burst=9".to_owned())
+    );
+    assert_eq!("refund 3 of #2".parse(), Ok(Op::Refund { units: 3, of: Some(2) }));
+    let error = "charge".parse::<Op>().expect_err("no units").to_string();
+    assert!(error.starts_with("line 1: expected `charge <units>`"), "{error}");
+}
