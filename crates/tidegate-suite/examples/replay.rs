@@ -4,6 +4,7 @@
 
 use std::process::ExitCode;
 
+use tidegate_core::Micros;
 use tidegate_counters::{Memory, MemorySize};
 use tidegate_suite::{Script, check, replay};
 
@@ -24,6 +25,7 @@ fn play() -> Result<(), String> {
     let text = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
     let script: Script = text.parse().map_err(|error| format!("{path}: {error}"))?;
     print!("{}", replay(&script));
-    let memory = Memory::new(MemorySize { slots: 1 << 20, arena: 1 << 20 });
+    let size = MemorySize { slots: 1 << 20, arena: 1 << 20 };
+    let memory = Memory::new(size, Micros::from_secs(1_800_000_000)).map_err(|error| error.to_string())?;
     check(&memory, &script, "replay").map_err(|error| error.to_string())
 }

@@ -65,7 +65,7 @@ impl Clone for Model {
 
 impl Counters for Model {
     fn take(&self, batch: &mut Batch<'_>, now: Micros) -> impl Future<Output = ()> + Send {
-        batch.judge(|takes, answers| self.request(takes, now, answers));
+        batch.judge(|takes, _, answers| self.request(takes, now, answers));
         ready(())
     }
 

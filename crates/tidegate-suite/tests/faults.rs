@@ -252,12 +252,12 @@ impl Counters for Faulty {
         if self.fault == Fault::BatchIsOneRequest {
             let all: Vec<Take<'_>> = (0..batch.len()).flat_map(|at| batch.takes(at).to_vec()).collect();
             let (admitted, mut rest) = ask(&inner.model, &all, now);
-            batch.judge(|takes, answers| {
+            batch.judge(|takes, _, answers| {
                 answers.extend(rest.drain(..takes.len()));
                 admitted
             });
         } else {
-            batch.judge(|takes, answers| {
+            batch.judge(|takes, _, answers| {
                 let (admitted, said) = inner.request(self.fault, takes, now);
                 answers.extend(said);
                 admitted
@@ -321,7 +321,7 @@ impl TwoSteps {
 
 impl Counters for TwoSteps {
     fn take(&self, batch: &mut Batch<'_>, now: Micros) -> impl Future<Output = ()> + Send {
-        batch.judge(|takes, answers| {
+        batch.judge(|takes, _, answers| {
             let (admitted, said) = ask(&self.model.clone(), takes, now);
             self.let_others_judge();
             let charge_all: Vec<Take<'_>> =

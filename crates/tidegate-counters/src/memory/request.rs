@@ -214,8 +214,12 @@ impl Memory {
             if gives_back(&take.ask) || take.limit.charge() == Charge::Always {
                 answer.verdict = take.limit.step(&mut open.state, take.ask, now);
                 open.changed |= may_write(&take.ask, &answer.verdict);
-            } else if answer.verdict.admitted() {
-                answer.verdict = take.limit.show(&mut open.state, take.ask, now);
+            } else {
+                // Shown in any case: a broken clock's times are repaired by whoever asks, or a key that is only refused stays frozen.
+                let shown = take.limit.show(&mut open.state, take.ask, now);
+                if answer.verdict.admitted() {
+                    answer.verdict = shown;
+                }
             }
             open.heat = Heat::of(&answer.verdict);
         }
