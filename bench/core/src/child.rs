@@ -9,7 +9,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use tidegate_clock::Stopwatch;
 
-use crate::keys::{Distribution, Indices};
+use crate::keys::{Distribution, Lists};
 use crate::results::{MemoryRow, Timing, Workload};
 use crate::subject::{Name, Shape, Subject};
 
@@ -78,7 +78,7 @@ impl Drop for Child {
 
 /// The child's side: fills a table, tells of its memory, and times what it is asked to until there is no more to read.
 pub(crate) fn serve(name: Name, keys: u32, draws: usize) -> Result<(), String> {
-    let indices = Indices::draw(keys, draws);
+    let lists = Lists::draw(keys, draws);
     let (subject, memory) = filled(name, keys)?;
     let mut out = std::io::stdout().lock();
     write(&mut out, &memory)?;
@@ -87,8 +87,8 @@ pub(crate) fn serve(name: Name, keys: u32, draws: usize) -> Result<(), String> {
         let Question { workload, takes, start } =
             serde_json::from_str(&line).map_err(|error| format!("not a question: {error}"))?;
         // A tenth as many before: this process has slept while others were timed.
-        timed(&*subject, &indices, workload, takes / 10, start + takes);
-        let timing = timed(&*subject, &indices, workload, takes, start);
+        timed(&*subject, &lists, workload, takes / 10, start + takes);
+        let timing = timed(&*subject, &lists, workload, takes, start);
         write(&mut out, &Answer { timing, bytes: resident_bytes()? })?;
     }
     Ok(())
@@ -111,7 +111,7 @@ pub(crate) fn one(one: &One) -> Result<(), String> {
     let name = one.subject.unwrap_or(Name::Slot);
     let workload =
         Workload { distribution: one.distribution, threads: one.threads, takes: one.takes, batch: one.batch };
-    let indices = Indices::draw(one.keys, 8 * TAKES);
+    let lists = Lists::draw(one.keys, 4 * TAKES);
     let (subject, memory) = filled(name, one.keys)?;
     println!(
         "{}: {:.1} bytes per key, {} of {} keys evicted live, filled in {:.1} s",
@@ -124,7 +124,7 @@ pub(crate) fn one(one: &One) -> Result<(), String> {
     let (mut all, whole) = (Timing { takes: 0, refused: 0, wall_ns: 0, cpu_ns: 0 }, Stopwatch::start());
     let mut start = 0;
     while whole.elapsed() < Duration::from_secs(one.seconds) {
-        let timing = timed(&*subject, &indices, workload, TAKES, start);
+        let timing = timed(&*subject, &lists, workload, TAKES, start);
         start += TAKES;
         all.takes += timing.takes;
         all.refused += timing.refused;
@@ -163,39 +163,47 @@ fn filled(name: Name, keys: u32) -> Result<(Box<dyn Subject>, MemoryRow), String
 }
 
 /// Runs a workload, each thread its share of the keys from `start` on.
-fn timed(subject: &dyn Subject, indices: &Indices, workload: Workload, takes: usize, start: usize) -> Timing {
+fn timed(subject: &dyn Subject, lists: &Lists, workload: Workload, takes: usize, start: usize) -> Timing {
     let Workload { distribution, threads, takes: takes_per_request, batch } = workload;
     let shape = Shape { takes: takes_per_request, batch, alone: threads == 1 };
     // Whole requests.
     let share = (takes / threads).next_multiple_of(takes_per_request);
-    let part = |thread: usize| indices.part(distribution, start + thread * share, share);
+    let part = |thread: usize| lists.part(distribution, start + thread * share, share);
     if threads == 1 {
         let (watch, cpu_before_ns) = (Stopwatch::start(), thread_cpu_ns());
         let refused = subject.run(part(0), shape);
         let cpu_ns = thread_cpu_ns() - cpu_before_ns;
         return Timing { takes: share as u64, refused, wall_ns: watch.elapsed().as_nanos() as u64, cpu_ns };
     }
-    let gate = Barrier::new(threads + 1);
+    let (gate, watch) = (Barrier::new(threads), Stopwatch::start());
     let worker = |thread: usize| {
         let part = part(thread);
         gate.wait();
-        let cpu_before_ns = thread_cpu_ns();
+        let (start, cpu_before_ns) = (watch.elapsed(), thread_cpu_ns());
         let refused = subject.run(part, shape);
-        (refused, thread_cpu_ns() - cpu_before_ns)
+        Share { refused, cpu_ns: thread_cpu_ns() - cpu_before_ns, start, end: watch.elapsed() }
     };
-    std::thread::scope(|scope| {
+    let shares: Vec<Share> = std::thread::scope(|scope| {
         let worker = &worker;
         let workers: Vec<_> = (0..threads).map(|thread| scope.spawn(move || worker(thread))).collect();
-        gate.wait();
-        let watch = Stopwatch::start();
-        let done: Vec<(u64, u64)> = workers.into_iter().filter_map(|worker| worker.join().ok()).collect();
-        Timing {
-            takes: (share * threads) as u64,
-            refused: done.iter().map(|(refused, _)| refused).sum(),
-            wall_ns: watch.elapsed().as_nanos() as u64,
-            cpu_ns: done.iter().map(|(_, cpu_ns)| cpu_ns).sum(),
-        }
-    })
+        workers.into_iter().filter_map(|worker| worker.join().ok()).collect()
+    });
+    let start = shares.iter().map(|share| share.start).min().unwrap_or_default();
+    let end = shares.iter().map(|share| share.end).max().unwrap_or_default();
+    Timing {
+        takes: (share * threads) as u64,
+        refused: shares.iter().map(|share| share.refused).sum(),
+        wall_ns: (end - start).as_nanos() as u64,
+        cpu_ns: shares.iter().map(|share| share.cpu_ns).sum(),
+    }
+}
+
+/// What one of several threads did, and from when to when.
+struct Share {
+    refused: u64,
+    cpu_ns: u64,
+    start: Duration,
+    end: Duration,
 }
 
 /// What this thread has used of its processor. Not a time of day, and so nothing that `tidegate-clock` knows.
@@ -239,7 +247,7 @@ mod tests {
     #[test]
     fn every_subject_fills_refuses_and_is_timed() {
         let (keys, takes) = (100, 60);
-        let indices = Indices::draw(keys, 1_000);
+        let lists = Lists::draw(keys, 1_000);
         for name in Name::ALL {
             let (subject, _) = filled(name, keys).unwrap_or_else(|error| panic!("{error}"));
             for (threads, takes_per_request) in [(1, 1), (1, 3), (2, 1), (2, 3)] {
@@ -249,7 +257,7 @@ mod tests {
                     takes: takes_per_request,
                     batch: 4,
                 };
-                let timing = timed(&*subject, &indices, workload, takes, 0);
+                let timing = timed(&*subject, &lists, workload, takes, 0);
                 assert_eq!((timing.takes, timing.refused), (60, 0), "{name:?} {workload:?}");
             }
         }

@@ -21,10 +21,9 @@ impl Distribution {
     }
 }
 
-/// Writes the key of this number, such as `user:0012345`. The same work for everybody, and nobody but the store keeps the text.
+/// Writes the key of this number, such as `user:00012345`.
 pub(crate) fn spell(index: u32, key: &mut String) {
-    const DIGITS: usize = 8;
-    let mut digits = [b'0'; DIGITS];
+    let mut digits = [b'0'; 8];
     let mut rest = index;
     for digit in digits.iter_mut().rev() {
         *digit = b'0' + (rest % 10) as u8;
@@ -37,32 +36,79 @@ pub(crate) fn spell(index: u32, key: &mut String) {
 
 /// The most keys that [`spell`] can tell apart.
 pub(crate) const KEYS_MAX: u32 = 100_000_000;
+/// Bytes of every key.
+const KEY_BYTES: usize = "user:".len() + 8;
 
-/// Numbers of keys in the order in which they are asked about, drawn before anything is timed. The same seed, so the same for everybody.
-pub(crate) struct Indices {
-    uniform: Vec<u32>,
-    zipf: Vec<u32>,
+/// Keys in the order in which they are asked about, drawn and written before anything is timed. The same seed, so the same for everybody.
+pub(crate) struct Lists {
+    uniform: List,
+    zipf: List,
 }
 
-impl Indices {
+struct List {
+    indices: Vec<u32>,
+    /// Their keys, one after the other.
+    text: String,
+}
+
+impl Lists {
     /// `length` draws of each distribution over `keys` keys.
     pub(crate) fn draw(keys: u32, length: usize) -> Self {
         let mut random = Random(7);
         let uniform = (0..length).map(|_| (random.uniform() * f64::from(keys)) as u32).collect();
         let zipf = Zipf::new(keys);
         let zipf = (0..length).map(|_| zipf.draw(&mut random)).collect();
-        Self { uniform, zipf }
+        Self { uniform: List::of(uniform), zipf: List::of(zipf) }
     }
 
     /// `length` draws from place `start` on; the list is a ring.
-    pub(crate) fn part(&self, distribution: Distribution, start: usize, length: usize) -> &[u32] {
-        let all = match distribution {
+    pub(crate) fn part(&self, distribution: Distribution, start: usize, length: usize) -> Draws<'_> {
+        let List { indices, text } = match distribution {
             Distribution::Uniform => &self.uniform,
             Distribution::Zipf => &self.zipf,
         };
-        let length = length.min(all.len());
-        let start = start % (all.len() - length + 1);
-        &all[start..start + length]
+        let length = length.min(indices.len());
+        let start = start % (indices.len() - length + 1);
+        Draws { indices, text }.part(start, start + length)
+    }
+}
+
+impl List {
+    fn of(indices: Vec<u32>) -> Self {
+        let (mut text, mut key) = (String::with_capacity(indices.len() * KEY_BYTES), String::new());
+        for index in &indices {
+            spell(*index, &mut key);
+            text.push_str(&key);
+        }
+        Self { indices, text }
+    }
+}
+
+/// Keys to ask about, in order.
+#[derive(Clone, Copy)]
+pub(crate) struct Draws<'a> {
+    indices: &'a [u32],
+    text: &'a str,
+}
+
+impl<'a> Draws<'a> {
+    pub(crate) fn len(&self) -> usize {
+        self.indices.len()
+    }
+
+    /// Each key's number and its text.
+    pub(crate) fn iter(self) -> impl Iterator<Item = (u32, &'a str)> {
+        let keys = (0..self.indices.len()).map(move |at| &self.text[at * KEY_BYTES..(at + 1) * KEY_BYTES]);
+        self.indices.iter().copied().zip(keys)
+    }
+
+    /// So many at a time; the last may be fewer.
+    pub(crate) fn chunks(self, size: usize) -> impl Iterator<Item = Draws<'a>> {
+        (0..self.len()).step_by(size).map(move |from| self.part(from, self.len().min(from + size)))
+    }
+
+    fn part(self, from: usize, to: usize) -> Self {
+        Self { indices: &self.indices[from..to], text: &self.text[from * KEY_BYTES..to * KEY_BYTES] }
     }
 }
 
@@ -127,21 +173,21 @@ mod tests {
             spell(index, &mut key);
             key
         };
-        assert_eq!(spelled(0), "user:00000000");
-        assert_eq!(spelled(12_345), "user:00012345");
-        assert_eq!(spelled(KEYS_MAX - 1), "user:99999999");
+        for index in (0..20_000).chain((0..KEYS_MAX).step_by(9_973)).chain([KEYS_MAX - 1]) {
+            assert_eq!(spelled(index), format!("user:{index:08}"));
+        }
     }
 
     #[test]
     fn draws_are_in_range_and_zipf_favours_few() {
         let (keys, length) = (10_000, 200_000);
-        let indices = Indices::draw(keys, length);
+        let lists = Lists::draw(keys, length);
         for (distribution, low, high) in
             [(Distribution::Uniform, 0.0, 0.001), (Distribution::Zipf, 0.08, 0.12)]
         {
             let mut counts = vec![0u32; keys as usize];
-            for index in indices.part(distribution, 0, length) {
-                counts[*index as usize] += 1;
+            for (index, _) in lists.part(distribution, 0, length).iter() {
+                counts[index as usize] += 1;
             }
             // The most frequent of 10 000 keys has 1/zeta(10 000) = 10 % of Zipf's draws.
             let share = f64::from(counts.iter().copied().max().unwrap_or(0)) / length as f64;
@@ -150,10 +196,14 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_as_long_as_asked_wherever_it_starts() {
-        let indices = Indices::draw(10, 100);
+    fn parts_and_chunks_keep_every_key_with_its_number() {
+        let lists = Lists::draw(1_000, 100);
         for start in [0, 1, 60, 99, 1_000_003] {
-            assert_eq!(indices.part(Distribution::Zipf, start, 60).len(), 60);
+            let part = lists.part(Distribution::Zipf, start, 60);
+            assert_eq!(part.len(), 60);
+            let chunked: Vec<(u32, &str)> = part.chunks(7).flat_map(Draws::iter).collect();
+            assert_eq!(chunked, part.iter().collect::<Vec<_>>());
+            assert!(chunked.iter().all(|(index, key)| *key == format!("user:{index:08}")));
         }
     }
 }

@@ -6,8 +6,8 @@ use tidegate_clock::Clock;
 use tidegate_core::{Ask, Calendar, Key, KeyParts, Limit, LimitError, Micros, Role, Secret, Unit, Weekday};
 use tidegate_counters::{Batch, Memory, MemorySize, Take};
 
-use crate::keys::spell;
-use crate::peers::{CHECKED, is_about};
+use crate::keys::{Draws, spell};
+use crate::peers::{CHECKED, copy, is_about};
 use crate::subject::{AMOUNT, Name, Shape, Subject, USED};
 
 /// Bytes of one slot of the table.
@@ -156,15 +156,15 @@ impl Subject for Ours {
         }
     }
 
-    fn run(&self, indices: &[u32], shape: Shape) -> u64 {
+    fn run(&self, draws: Draws<'_>, shape: Shape) -> u64 {
         let (mut batch, mut key) = (Batch::new(), String::new());
         let mut refused = 0;
-        for requests in indices.chunks(shape.takes * shape.batch) {
+        for requests in draws.chunks(shape.takes * shape.batch) {
             batch.clear();
             for request in requests.chunks(shape.takes) {
-                batch.push(request.iter().map(|index| {
-                    spell(*index, &mut key);
-                    self.rule(*index).take(&key, 1)
+                batch.push(request.iter().map(|(index, text)| {
+                    copy(text, &mut key);
+                    self.rule(index).take(&key, 1)
                 }));
             }
             self.memory.take_now(&mut batch, self.now());

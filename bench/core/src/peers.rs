@@ -9,7 +9,7 @@ use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use throttlecrab::PeriodicStore;
 use tidegate_clock::Clock;
 
-use crate::keys::spell;
+use crate::keys::{Draws, spell};
 use crate::subject::{AMOUNT, Shape, Subject, USED};
 
 /// A key that no number spells.
@@ -37,11 +37,11 @@ impl Subject for Governor {
         }
     }
 
-    fn run(&self, indices: &[u32], _shape: Shape) -> u64 {
+    fn run(&self, draws: Draws<'_>, _shape: Shape) -> u64 {
         let mut key = String::new();
         let mut refused = 0;
-        for index in indices {
-            spell(*index, &mut key);
+        for (_, text) in draws.iter() {
+            copy(text, &mut key);
             refused += u64::from(black_box(self.limiter.check_key(&key)).is_err());
         }
         refused
@@ -93,12 +93,12 @@ impl Subject for Throttlecrab {
         }
     }
 
-    fn run(&self, indices: &[u32], shape: Shape) -> u64 {
+    fn run(&self, draws: Draws<'_>, shape: Shape) -> u64 {
         let mut key = String::new();
         let mut refused = 0;
         let mut alone = shape.alone.then(|| self.limiter.lock().unwrap_or_else(PoisonError::into_inner));
-        for index in indices {
-            spell(*index, &mut key);
+        for (_, text) in draws.iter() {
+            copy(text, &mut key);
             let admitted = match &mut alone {
                 Some(limiter) => self.is_admitted(limiter, &key, 1),
                 None => {
@@ -118,6 +118,13 @@ impl Subject for Throttlecrab {
     }
 }
 
+/// What everybody does with a key before asking.
+#[inline]
+pub(crate) fn copy(text: &str, key: &mut String) {
+    key.clear();
+    key.push_str(text);
+}
+
 /// Were as many admitted as a limit holds? Two more are a refill meanwhile.
 pub(crate) fn is_about(admitted: usize, capacity: u32) -> bool {
     (capacity as usize..=capacity as usize + 2).contains(&admitted)
@@ -129,10 +136,10 @@ pub(crate) struct Nothing;
 impl Subject for Nothing {
     fn fill(&self, _keys: u32) {}
 
-    fn run(&self, indices: &[u32], _shape: Shape) -> u64 {
+    fn run(&self, draws: Draws<'_>, _shape: Shape) -> u64 {
         let mut key = String::new();
-        for index in indices {
-            spell(*index, &mut key);
+        for (_, text) in draws.iter() {
+            copy(text, &mut key);
             black_box(&key);
         }
         0

@@ -1,5 +1,6 @@
 //! Who is measured, and what everybody has to be able to do.
 
+use crate::keys::Draws;
 use crate::ours::Ours;
 use crate::peers::{Governor, Nothing, Throttlecrab};
 
@@ -15,7 +16,7 @@ pub(crate) enum Name {
     DefaultFull,
     Governor,
     Throttlecrab,
-    /// Writes the keys and asks nobody: what the bench itself costs.
+    /// Copies the keys and asks nobody: what the bench itself costs.
     Nothing,
 }
 
@@ -43,7 +44,7 @@ impl Name {
             Self::DefaultFull => "Tidegate, `sliding_window`, full keys",
             Self::Governor => "governor",
             Self::Throttlecrab => "throttlecrab",
-            Self::Nothing => "writing the key alone",
+            Self::Nothing => "copying the key alone",
         }
     }
 
@@ -78,8 +79,8 @@ pub(crate) trait Subject: Sync {
     /// Makes the keys 0 to `keys` live: each has half of its budget used (an idle key of the default: one unit).
     fn fill(&self, keys: u32);
 
-    /// One unit from each of these keys; says how many were refused.
-    fn run(&self, indices: &[u32], shape: Shape) -> u64;
+    /// One unit from each of these keys, copied into a `String` first, which one of them asks for; says how many were refused.
+    fn run(&self, draws: Draws<'_>, shape: Shape) -> u64;
 
     /// Does a caller who has used up a limit hear no? What cannot refuse is not worth timing.
     fn refuses_at_its_limit(&self) -> bool;
