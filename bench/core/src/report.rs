@@ -332,8 +332,8 @@ fn percent(share: f64) -> String {
 /// `10 M`, `10 k`.
 fn spoken(keys: u32) -> String {
     match keys {
-        _ if keys % 1_000_000 == 0 => format!("{} M", keys / 1_000_000),
-        _ if keys % 1_000 == 0 => format!("{} k", keys / 1_000),
+        _ if keys.is_multiple_of(1_000_000) => format!("{} M", keys / 1_000_000),
+        _ if keys.is_multiple_of(1_000) => format!("{} k", keys / 1_000),
         _ => keys.to_string(),
     }
 }
