@@ -35,7 +35,8 @@ pub(crate) fn details() -> String {
          {SMOKE}  ten thousand keys: does it run at all?\n  \
          {WRITE}  write bench/core.md and bench/core.json, to be committed, instead of printing\n\
          One workload alone, for a profiler:\n  \
-         cargo run --release -p tidegate-bench-core -- one --subject slot --keys 10000000 --dist uniform --threads 1 --batch 16 --seconds 10"
+         cargo run --release -p tidegate-bench-core -- one --subject slot --keys 10000000 \\\n    \
+         --dist uniform --threads 1 --takes 1 --batch 16 --seconds 10"
     )
 }
 

@@ -1,4 +1,4 @@
-//! A subject in a process of its own, so that its memory can be told, and how it is spoken to: one line of JSON for a question, one for an answer.
+//! A subject in a process of its own, so that its memory can be told. It is spoken to in lines of JSON: a question, an answer.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};

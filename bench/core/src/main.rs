@@ -1,7 +1,8 @@
 //! `cargo xtask bench core`: our table of counters beside the limiters that others use in Rust, on the same keys in the same run.
 //!
 //! Start at [`plan::Plan`], which says what is measured. Every subject lives in a process of its own ([`child`]), so that its memory can be
-//! told; the processes take turns ([`measure`]), so that what disturbs the machine disturbs all. [`report`] makes Markdown of the raw numbers.
+//! told; the processes take turns ([`measure`]), so that what disturbs the machine disturbs all. [`report`] makes Markdown of the
+//! raw numbers.
 
 mod arguments; // what can be asked for
 mod plan; // what is measured
@@ -55,9 +56,8 @@ fn run_all(run: Run) -> Result<(), String> {
         println!("{markdown}");
         return Ok(());
     }
-    let json = serde_json::to_string_pretty(&results)
-        .map_err(|error| format!("the numbers are no JSON: {error}"))?;
-    for (name, text) in [("core.json", json + "\n"), ("core.md", markdown)] {
+    let json = results.json().map_err(|error| format!("the numbers are no JSON: {error}"))?;
+    for (name, text) in [("core.json", json), ("core.md", markdown)] {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name);
         std::fs::write(&path, text).map_err(|error| format!("bench/{name} cannot be written: {error}"))?;
         eprintln!("written: bench/{name}");

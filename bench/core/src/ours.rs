@@ -76,10 +76,11 @@ impl Ours {
             (Ok(limits), Ok(others)) => (limits, others),
             (Err(error), _) | (_, Err(error)) => unreachable!("the limits of the bench are sound: {error}"),
         };
-        let others = others.into_iter().enumerate().map(|(at, limit)| Rule::new(1_000 + at, limit)).collect();
+        let others: Vec<Rule> =
+            others.into_iter().enumerate().map(|(at, limit)| Rule::new(1_000 + at, limit)).collect();
         let measured = limits.into_iter().enumerate().map(|(at, limit)| Rule::new(at, limit)).collect();
         let clock = Clock::real();
-        let size = size_for(name, keys as usize);
+        let size = size_for(name, keys as usize, others.len() * OTHER_KEYS as usize);
         // The full keys' charges are in the past, the longest window back.
         let now = Micros::new(clock.now_us()).minus(Micros::from_secs(2 * 86_400));
         Self { name, size, memory: table(size, now), measured, others, clock }
@@ -199,15 +200,15 @@ impl Subject for Ours {
     }
 }
 
-/// Room for so many keys, four of five slots used at most.
-fn size_for(name: Name, keys: usize) -> MemorySize {
+/// Room for so many measured keys and others, four of five slots used at most.
+fn size_for(name: Name, keys: usize, others: usize) -> MemorySize {
     let arena = match name {
         Name::DefaultIdle => keys * ARENA_IDLE_BYTES,
         Name::DefaultFull => keys * ARENA_FULL_BYTES,
         _ => 0,
     };
     MemorySize {
-        slots: (keys + keys / 4).next_power_of_two() * SLOT_BYTES,
+        slots: ((keys + others) * 5 / 4).next_power_of_two() * SLOT_BYTES,
         arena: (arena + ARENA_OTHER_BYTES).next_multiple_of(1 << 20),
     }
 }
@@ -239,7 +240,8 @@ fn simple_limits() -> Result<Vec<Limit>, LimitError> {
     ])
 }
 
-/// The limits whose keys are measured as default. Long windows: an idle key keeps its one cell and a full one its cells while they are timed.
+/// The limits whose keys are measured as default. Long windows: an idle key keeps its one cell, and a full one its many, while they
+/// are timed.
 fn default_limits() -> Result<Vec<Limit>, LimitError> {
     [(1_000, 3_600), (5_000, 7_200), (2_000, 43_200), (10_000, 86_400)]
         .into_iter()

@@ -17,6 +17,22 @@ pub(crate) struct Results {
     pub(crate) flood: Vec<FloodRow>,
 }
 
+impl Results {
+    /// As JSON with a row on a line, so that a change of one shows as one.
+    pub(crate) fn json(&self) -> serde_json::Result<String> {
+        let (scale, machine) = (serde_json::to_string(&self.scale)?, serde_json::to_string(&self.machine)?);
+        let (memory, speed, flood) = (rows(&self.memory)?, rows(&self.speed)?, rows(&self.flood)?);
+        Ok(format!(
+            "{{\n\"scale\": {scale},\n\"machine\": {machine},\n\"memory\": {memory},\n\"speed\": {speed},\n\"flood\": {flood}\n}}\n"
+        ))
+    }
+}
+
+fn rows(rows: &[impl Serialize]) -> serde_json::Result<String> {
+    let rows: Vec<String> = rows.iter().map(serde_json::to_string).collect::<serde_json::Result<_>>()?;
+    Ok(format!("[\n{}\n]", rows.join(",\n")))
+}
+
 /// What it was measured on and with.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Machine {
