@@ -1,10 +1,14 @@
-//! `cargo xtask bench steps`: how many instructions one step of each algorithm takes, beside a committed baseline.
+//! `cargo xtask bench`: how fast are we? Two answers, see [`Bench`].
 //!
-//! Instructions and not time: the count is the same on a busy machine and on an idle one, so a change of one per cent
-//! is seen. It still depends on the compiler, so the baseline says which one it was counted with.
+//! `steps` counts the instructions of one step of each algorithm, beside a committed baseline. Instructions and not time: the count is the
+//! same on a busy machine and on an idle one, so a change of one per cent is seen. It still depends on the compiler, so the baseline says
+//! which one it was counted with.
+//!
+//! `core` times the table of counters beside other limiters; the work is done by the package `bench/core`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::process::Command;
 
 use serde_json::Value;
 
@@ -15,30 +19,89 @@ type Counts = BTreeMap<String, u64>;
 
 const BASELINE: &str = "bench/steps.baseline";
 const SAVE: &str = "--save";
+const QUICK: &str = "--quick";
+const SMOKE: &str = "--smoke";
+const WRITE: &str = "--write";
 
 pub(crate) fn details() -> String {
     format!(
-        "\nPrints a Markdown table of the steps in bench/benches/steps.rs beside {BASELINE}.\n  \
-         {SAVE}  write the counts to that file, to be committed\n\n\
+        "\nsteps: prints a Markdown table of the steps in bench/benches/steps.rs beside {BASELINE}.\n  \
+         {SAVE}   write the counts to that file, to be committed\n\
          It needs valgrind, which is installed where that needs no password, and gungraun-runner, which is built once\n\
-         into the target folder."
+         into the target folder.\n\n\
+         core: times takes from our table of counters, governor and throttlecrab on the same keys in one run, and prints Markdown:\n\
+         ratios, bytes per key, heavy callers in a flood of new keys, goals. Ten minutes; it needs Linux and 6 GB.\n  \
+         {QUICK}  a million keys only, under a minute\n  \
+         {SMOKE}  ten thousand keys: does it run at all?\n  \
+         {WRITE}  write bench/core.md and bench/core.json, to be committed, instead of printing\n\
+         One workload alone, for a profiler:\n  \
+         cargo run --release -p tidegate-bench-core -- one --subject slot --keys 10000000 \\\n    \
+         --dist uniform --threads 1 --takes 1 --batch 16 --seconds 10"
     )
 }
 
 pub(crate) fn run(arguments: &[String]) -> Outcome {
-    let (mut named, mut save) = (false, false);
-    for argument in arguments {
-        match argument.as_str() {
-            "steps" => named = true,
-            SAVE => save = true,
-            flag if flag.starts_with('-') => return Err(Failure::Usage(unknown("flag", flag, &[SAVE]))),
-            other => return Err(Failure::Usage(unknown("bench", other, &["steps"]))),
+    match parse(arguments)? {
+        Bench::Steps { save } => steps(&Tools::find()?, save),
+        Bench::Core { flags } => core(&flags),
+    }
+}
+
+/// What can be measured.
+#[derive(PartialEq, Debug)]
+enum Bench {
+    Steps { save: bool },
+    Core { flags: Vec<&'static str> },
+}
+
+/// The benches by name, each with its flags.
+const BENCHES: &[(&str, &[&str])] = &[("steps", &[SAVE]), ("core", &[QUICK, SMOKE, WRITE])];
+
+fn parse(arguments: &[String]) -> Result<Bench, Failure> {
+    let is_flag = |argument: &&String| argument.starts_with('-');
+    let names: Vec<&str> = BENCHES.iter().map(|(name, _)| *name).collect();
+    let mut named = arguments.iter().filter(|argument| !is_flag(argument));
+    let Some(name) = named.next() else {
+        return Err(Failure::Usage(format!("which bench? there are: {}", names.join(", "))));
+    };
+    let Some((name, known)) = BENCHES.iter().find(|(known, _)| known == name) else {
+        return Err(Failure::Usage(unknown("bench", name, &names)));
+    };
+    if let Some(more) = named.next() {
+        return Err(Failure::Usage(format!("`{more}` is one too many: one bench at a time")));
+    }
+    let mut flags = Vec::new();
+    for argument in arguments.iter().filter(is_flag) {
+        match known.iter().find(|flag| *flag == argument) {
+            Some(flag) => flags.push(*flag),
+            None => return Err(Failure::Usage(unknown("flag", argument, known))),
         }
     }
-    if !named {
-        return Err(Failure::Usage("which bench? there is: steps".into()));
+    if flags.contains(&QUICK) && flags.contains(&SMOKE) {
+        return Err(Failure::Usage(format!("{QUICK} or {SMOKE}, not both")));
     }
-    steps(&Tools::find()?, save)
+    Ok(if *name == "steps" { Bench::Steps { save: !flags.is_empty() } } else { Bench::Core { flags } })
+}
+
+/// Builds and runs the bench of the table.
+fn core(flags: &[&str]) -> Outcome {
+    // Not by `shell::run`, which says what it runs: this output is Markdown and may be going to a file.
+    match core_command(flags).status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(Failure::Failed(format!("bench core ended with {status}"))),
+        Err(error) => Err(Failure::Failed(format!("cargo could not be started: {error}"))),
+    }
+}
+
+/// The bench of the table at a size that says nothing about speed, but that everything in it works.
+pub(crate) fn core_smoke() -> Outcome {
+    shell::run_quietly(&mut core_command(&[SMOKE]))
+}
+
+fn core_command(flags: &[&str]) -> Command {
+    let mut command = shell::cargo(&["run", "--quiet", "--release", "--package=tidegate-bench-core", "--"]);
+    command.args(flags);
+    command
 }
 
 /// Counts, prints the table and, if asked to, makes the counts the new baseline.
@@ -205,6 +268,36 @@ mod tests {
 
     fn counts(pairs: &[(&str, u64)]) -> Counts {
         pairs.iter().map(|(name, count)| (name.to_string(), *count)).collect()
+    }
+
+    fn parsed(line: &str) -> Result<Bench, Failure> {
+        parse(&line.split_whitespace().map(String::from).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn each_bench_has_its_own_flags() {
+        for (line, bench) in [
+            ("steps", Bench::Steps { save: false }),
+            ("--save steps", Bench::Steps { save: true }),
+            ("core", Bench::Core { flags: vec![] }),
+            ("core --quick --write", Bench::Core { flags: vec![QUICK, WRITE] }),
+        ] {
+            assert_eq!(parsed(line).expect(line), bench);
+        }
+        for (line, reason) in [
+            ("", "which bench? there are: steps, core"),
+            ("cor", "did you mean `core`?"),
+            ("core --save", "unknown flag `--save`"),
+            ("core --quik", "did you mean `--quick`?"),
+            ("steps --quick", "unknown flag `--quick`"),
+            ("core --quick --smoke", "not both"),
+            ("core steps", "one too many"),
+        ] {
+            match parsed(line) {
+                Err(Failure::Usage(message)) => assert!(message.contains(reason), "{line}: {message}"),
+                other => panic!("`{line}` ended with {other:?}"),
+            }
+        }
     }
 
     #[test]

@@ -31,7 +31,11 @@ const GROUPS: &[Group] = &[
     Group { name: "unit", about: "unit, property and documentation tests", run: unit },
     Group { name: "docs", about: "the documentation builds without a warning", run: docs },
     Group { name: "accuracy", about: "the quick run of `cargo xtask accuracy`", run: accuracy },
-    Group { name: "bench", about: "the benches build; counts of instructions, which never fail", run: bench },
+    Group {
+        name: "bench",
+        about: "the benches build and run; counts of instructions, which never fail",
+        run: bench,
+    },
 ];
 
 const FAIL_FAST: &str = "--fail-fast";
@@ -149,6 +153,9 @@ fn accuracy() -> Result<Done, Failure> {
 
 fn bench() -> Result<Done, Failure> {
     shell::run(&mut shell::cargo(&["bench", "--workspace", "--bench=*", "--no-run"]))?;
+    if cfg!(target_os = "linux") {
+        bench::core_smoke()?; // Elsewhere nobody tells of memory.
+    }
     match bench::Tools::find() {
         Ok(tools) => passed(bench::steps(&tools, false)),
         Err(Failure::Failed(reason) | Failure::Usage(reason)) => {

@@ -112,6 +112,7 @@ impl Memory {
 
     /// The same as [`Counters::take`], without a future around it.
     pub fn take_now(&self, batch: &mut Batch<'_>, now: Micros) {
+        self.keep_up(now);
         batch.judge(|takes, rest, answers| {
             self.bring_near(takes.len(), rest);
             self.request(takes, now, answers)

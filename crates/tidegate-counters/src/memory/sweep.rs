@@ -3,7 +3,7 @@
 //! With every round the reference of packed times moves on to where the round began ([`tidegate_core::Era`]). A round in which a state is seen
 //! that could not be read from there leaves it where it is; then new states are kept in the arena until a later round succeeds.
 
-use tidegate_core::Micros;
+use tidegate_core::{Era, Micros};
 
 use super::Memory;
 use super::stats::Removed;
@@ -12,6 +12,9 @@ use super::table::spots;
 
 /// Sets that are swept with each new key: twice as many slots as keys come in.
 pub(crate) const SETS_PER_INSERT: usize = 2;
+
+/// Sets that are swept with each batch while a round is late.
+const SETS_WHEN_LATE: usize = 16;
 
 /// Where the hand is. One thread sweeps at a time; others go on with their work.
 #[derive(Default)]
@@ -28,6 +31,15 @@ impl Memory {
     /// while no new ones come.
     pub fn sweep(&self, now: Micros) {
         self.sweep_sets((self.table.sets() / 64).clamp(1, 1 << 14), now);
+    }
+
+    /// Sweeps a few sets if the last round began long ago: so packed times stay within reach also if nobody calls [`Memory::sweep`].
+    #[inline]
+    pub(crate) fn keep_up(&self, now: Micros) {
+        let began = self.next_reference.load(Ordering::Relaxed);
+        if now.get().abs_diff(began) > Era::REACH.get() / 4 {
+            self.sweep_sets(SETS_WHEN_LATE, now);
+        }
     }
 
     pub(crate) fn sweep_sets(&self, sets: usize, now: Micros) {

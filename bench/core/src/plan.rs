@@ -1,0 +1,96 @@
+//! What is measured, and at which size.
+
+use serde::{Deserialize, Serialize};
+
+use crate::flood::FloodPlan;
+use crate::keys::Distribution;
+use crate::results::Workload;
+use crate::subject::Name;
+
+/// How thorough a run is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Scale {
+    /// Does it run at all?
+    Smoke,
+    /// Under a minute: a million keys.
+    Quick,
+    /// What is published: ten million keys too.
+    Full,
+}
+
+/// A run: tables of some sizes, one after the other.
+pub(crate) struct Plan {
+    pub(crate) scale: Scale,
+    pub(crate) stages: Vec<Stage>,
+    /// How many times each workload is timed, in turns.
+    pub(crate) rounds: usize,
+    /// Takes of one workload in one round, alike for everybody.
+    pub(crate) takes: usize,
+    pub(crate) flood: FloodPlan,
+}
+
+/// Subjects with so many keys each, and what is asked of all of them.
+pub(crate) struct Stage {
+    pub(crate) keys: u32,
+    pub(crate) subjects: Vec<Name>,
+    pub(crate) cases: Vec<Case>,
+}
+
+/// A workload with the sizes of batches that ours are asked in; the others know no batches.
+#[derive(Clone, Copy)]
+pub(crate) struct Case {
+    pub(crate) distribution: Distribution,
+    pub(crate) threads: usize,
+    pub(crate) takes: usize,
+    pub(crate) batches: &'static [usize],
+}
+
+impl Case {
+    /// What this subject is timed on.
+    pub(crate) fn workloads(self, subject: Name) -> impl Iterator<Item = Workload> {
+        let batches: &[usize] = if subject.is_ours() { self.batches } else { &[1] };
+        batches.iter().map(move |&batch| Workload {
+            distribution: self.distribution,
+            threads: self.threads,
+            takes: self.takes,
+            batch,
+        })
+    }
+}
+
+/// The size of batch that the goals are judged by, besides none: what a busy connection has in one read.
+pub(crate) const BATCH: usize = 16;
+
+const CASES: &[Case] = &[
+    Case { distribution: Distribution::Uniform, threads: 1, takes: 1, batches: &[1, BATCH, 64] },
+    Case { distribution: Distribution::Uniform, threads: 2, takes: 1, batches: &[1, BATCH] },
+    Case { distribution: Distribution::Uniform, threads: 1, takes: 3, batches: &[1, BATCH] },
+    Case { distribution: Distribution::Zipf, threads: 1, takes: 1, batches: &[1, BATCH, 64] },
+    Case { distribution: Distribution::Zipf, threads: 2, takes: 1, batches: &[1, BATCH] },
+    Case { distribution: Distribution::Zipf, threads: 1, takes: 3, batches: &[1, BATCH] },
+];
+
+impl Scale {
+    pub(crate) fn plan(self) -> Plan {
+        let small = |keys| Stage { keys, subjects: Name::ALL.to_vec(), cases: CASES.to_vec() };
+        // Ten million full keys would be 3.6 GB: nobody's load, and a question of memory alone.
+        let subjects = Name::ALL.into_iter().filter(|name| *name != Name::DefaultFull).collect();
+        let large = Stage { keys: 10_000_000, subjects, cases: CASES.to_vec() };
+        let (stages, rounds, takes) = match self {
+            Self::Smoke => (vec![small(10_000)], 2, 3_000),
+            Self::Quick => (vec![small(1_000_000)], 3, 300_000),
+            Self::Full => (vec![small(1_000_000), large], 7, 1_500_000),
+        };
+        Plan { scale: self, stages, rounds, takes, flood: FloodPlan::of(self) }
+    }
+
+    /// How to make such a run again.
+    pub(crate) fn command(self) -> &'static str {
+        match self {
+            Self::Smoke => "cargo xtask bench core --smoke --write",
+            Self::Quick => "cargo xtask bench core --quick --write",
+            Self::Full => "cargo xtask bench core --write",
+        }
+    }
+}
