@@ -10,6 +10,9 @@ pub(crate) type ClassId = u16;
 /// How many bits a slot has for it.
 pub(crate) const CLASS_BITS: u32 = 10;
 
+/// Fewer for the model checker, which looks at every word.
+const NUMBERS: usize = if cfg!(loom) { 8 } else { 1 << CLASS_BITS };
+
 /// The class of states that came when every number was taken. Such a state is words, and only its own limit can read it.
 pub(crate) const UNNAMED: ClassId = 1;
 
@@ -21,7 +24,7 @@ pub(crate) struct Classes {
 
 impl Classes {
     pub(crate) fn new() -> Option<Self> {
-        Some(Self { bits: zeroed(1 << CLASS_BITS)? })
+        Some(Self { bits: zeroed(NUMBERS)? })
     }
 
     /// The class with this number.
@@ -33,11 +36,11 @@ impl Classes {
     /// The number of a class, the next free one if it is new.
     pub(crate) fn id(&self, class: Class) -> ClassId {
         const FIRST: u16 = UNNAMED + 1;
-        const NUMBERS: u16 = (1 << CLASS_BITS) - FIRST;
+        const FREE: u16 = NUMBERS as u16 - FIRST;
         let bits = class.bits();
-        let start = (bits.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as u16 % NUMBERS;
-        for step in 0..NUMBERS {
-            let id = FIRST + (start + step) % NUMBERS;
+        let start = (bits.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as u16 % FREE;
+        for step in 0..FREE {
+            let id = FIRST + (start + step) % FREE;
             let entry = &self.bits[usize::from(id)];
             let mut found = entry.load(Ordering::Acquire);
             if found == 0 {

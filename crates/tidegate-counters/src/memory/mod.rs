@@ -19,6 +19,9 @@ mod sync; // atomics and locks, or loom's
 mod table; // sets of slots
 mod words; // memory that begins at a cache line
 
+#[cfg(all(test, loom))]
+mod models; // what the model checker tries in every order
+
 use std::future::{Future, ready};
 
 use tidegate_core::{Era, Key, Limit, Micros};

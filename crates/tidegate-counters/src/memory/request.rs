@@ -11,6 +11,7 @@ use super::keep::{By, Found, Held};
 use super::slot::Heat;
 use super::stats::Removed;
 use super::sweep::SETS_PER_INSERT;
+use super::sync::thread_local;
 use super::table::{Home, Spot};
 
 /// How many takes ahead a set is brought nearer, and what its slot names in the arena.
@@ -99,7 +100,8 @@ impl Memory {
     }
 
     fn step_on_desk(&self, found: &Found, take: &Take<'_>, held: Held<'_>) -> Verdict {
-        DESK.with_borrow_mut(|desk| {
+        DESK.with(|desk| {
+            let desk = &mut *desk.borrow_mut();
             let spare = &mut desk.spare[take.limit.algorithm() as usize];
             let mut state = spare.pop().unwrap_or_default();
             let verdict = self.step_on(found, take, &mut state, held);
@@ -122,7 +124,8 @@ impl Memory {
     }
 
     fn request_of_many(&self, takes: &[Take<'_>], now: Micros, answers: &mut Vec<Answer>) -> bool {
-        DESK.with_borrow_mut(|desk| {
+        DESK.with(|desk| {
+            let desk = &mut *desk.borrow_mut();
             self.open(takes.iter().map(|take| (take.key, take.limit)), desk);
             self.lock(desk);
             let admitted = self.judge(takes, now, answers, desk);

@@ -5,6 +5,12 @@ pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
 
+// The model checker's threads are one thread of the machine: each needs a desk of its own all the same.
+#[cfg(loom)]
+pub(crate) use loom::thread_local;
+#[cfg(not(loom))]
+pub(crate) use std::thread_local;
+
 /// So many words of zero. The pages of a large table cost nothing until they are touched.
 #[cfg(not(loom))]
 pub(crate) fn zeroed(words: usize) -> Option<Box<[AtomicU64]>> {
@@ -22,7 +28,7 @@ pub(crate) const LOCK: u64 = 1 << 63;
 
 pub(crate) fn lock(word: &AtomicU64) {
     let mut spins = 0u32;
-    while word.fetch_or(LOCK, Ordering::Acquire) & LOCK != 0 {
+    while !grab(word) {
         while word.load(Ordering::Relaxed) & LOCK != 0 {
             wait(&mut spins);
         }
@@ -30,7 +36,20 @@ pub(crate) fn lock(word: &AtomicU64) {
 }
 
 pub(crate) fn try_lock(word: &AtomicU64) -> bool {
-    word.load(Ordering::Relaxed) & LOCK == 0 && word.fetch_or(LOCK, Ordering::Acquire) & LOCK == 0
+    word.load(Ordering::Relaxed) & LOCK == 0 && grab(word)
+}
+
+/// Whoever comes too late writes back what he read.
+#[cfg(not(loom))]
+fn grab(word: &AtomicU64) -> bool {
+    word.fetch_or(LOCK, Ordering::Acquire) & LOCK == 0
+}
+
+/// The same for loom, which does not know that what was written back cannot come after what the holder writes later: so nothing is.
+#[cfg(loom)]
+fn grab(word: &AtomicU64) -> bool {
+    let free = word.load(Ordering::Relaxed) & !LOCK;
+    word.compare_exchange(free, free | LOCK, Ordering::Acquire, Ordering::Relaxed).is_ok()
 }
 
 /// Only the holder changes the other bits.
