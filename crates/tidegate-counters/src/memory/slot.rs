@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! tag word    63 lock (of the set, in its first slot) · 62..61 heat · 60..51 class · 50..40 extra · 39..0 tag of the key
-//! state word  a packed state (with `extra`), or  63..32 dead at, in s · 31..0 where its words are in the arena
+//! state word  a packed state (with `extra`), or  63..32 dead at, in units of 4 s · 31..0 where its words are in the arena
 //! ```
 
 use tidegate_core::{Micros, Packed, Verdict};
@@ -113,24 +113,26 @@ impl Tag {
 pub(crate) struct InArena {
     /// The number of its first block.
     pub(crate) block: u32,
-    /// When it may be forgotten, in seconds.
-    dead_at_s: u32,
+    /// When it may be forgotten, in units of 4 s: with fewer, the bits would not last until [`Micros::MAX`].
+    dead_at_4s: u32,
 }
+
+const _: () = assert!(Micros::MAX.secs_up().div_ceil(4) <= u32::MAX as u64);
 
 impl InArena {
     pub(crate) fn new(block: u32, dead_at: Micros) -> Self {
-        Self { block, dead_at_s: u32::try_from(dead_at.secs_up()).unwrap_or(u32::MAX) }
+        Self { block, dead_at_4s: dead_at.secs_up().div_ceil(4) as u32 }
     }
 
     pub(crate) fn of_word(word: u64) -> Self {
-        Self { block: word as u32, dead_at_s: (word >> 32) as u32 }
+        Self { block: word as u32, dead_at_4s: (word >> 32) as u32 }
     }
 
     pub(crate) fn word(self) -> u64 {
-        u64::from(self.dead_at_s) << 32 | u64::from(self.block)
+        u64::from(self.dead_at_4s) << 32 | u64::from(self.block)
     }
 
     pub(crate) fn dead_at(self) -> Micros {
-        Micros::from_secs(self.dead_at_s.into())
+        Micros::from_secs(u64::from(self.dead_at_4s) * 4)
     }
 }
