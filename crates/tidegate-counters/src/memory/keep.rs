@@ -242,16 +242,22 @@ impl Memory {
             self.remove(&dead, Removed::Expired);
             return Some(dead.spot);
         }
-        if let Some(moved) = slots().find(|spot| self.move_away(*spot, held)) {
+        if let Some(moved) = slots().find(|spot| self.move_away(*spot, Heat::COLD, held)) {
             return Some(moved);
         }
         let least = slots().map(|spot| self.read(spot)).min_by_key(|found| self.rank(found))?;
+        // All are being refused: one of them may take the place of somebody who is not, in its other set.
+        if least.tag.heat() == Heat::REFUSED
+            && let Some(moved) = slots().find(|spot| self.move_away(*spot, Heat::REFUSED, held))
+        {
+            return Some(moved);
+        }
         self.evict(&least);
         Some(least.spot)
     }
 
-    /// Moves a state to the other set of its key, if there is a free slot.
-    fn move_away(&self, spot: Spot, held: Held<'_>) -> bool {
+    /// Moves a state to the other set of its key, if there is a free slot, or one that is less hot than `than` and can go.
+    fn move_away(&self, spot: Spot, than: Heat, held: Held<'_>) -> bool {
         let found = self.read(spot);
         let other = self.table.other(spot.set, found.tag.key_tag());
         let set = self.table.set(other);
@@ -259,16 +265,27 @@ impl Memory {
         if held.sets.contains(&other) || !set.try_lock() {
             return false;
         }
-        let free = spots(other).find(|spot| set.tag(spot.slot).is_empty());
-        if let Some(to) = free {
-            if let Some(at) = found.in_arena() {
-                self.arena.give_to(at.block, to.number());
+        let room = spots(other)
+            .map(|spot| self.read(spot))
+            .min_by_key(|there| (!there.tag.is_empty(), self.rank(there)));
+        let room = room.filter(|there| there.tag.is_empty() || there.tag.heat() < than);
+        if let Some(there) = room {
+            if !there.tag.is_empty() {
+                self.forget(&there, held.now);
             }
-            self.put(to, found.tag, found.word);
+            if let Some(at) = found.in_arena() {
+                self.arena.give_to(at.block, there.spot.number());
+            }
+            self.put(there.spot, found.tag, found.word);
             self.put(spot, Tag::EMPTY, 0);
         }
         set.unlock();
-        free.is_some()
+        room.is_some()
+    }
+
+    /// Forgets a state to make room.
+    fn forget(&self, found: &Found, now: Micros) {
+        if self.is_dead(found, now) { self.remove(found, Removed::Expired) } else { self.evict(found) }
     }
 
     fn evict(&self, found: &Found) {
@@ -375,10 +392,8 @@ impl Room<'_> {
         }
         let found = self.memory.read(spot);
         let is_it = self.names(&found, resident);
-        if is_it && self.memory.is_dead(&found, self.held.now) {
-            self.memory.remove(&found, Removed::Expired);
-        } else if is_it {
-            self.memory.evict(&found);
+        if is_it {
+            self.memory.forget(&found, self.held.now);
         }
         if !is_held {
             self.memory.table.unlock(spot.set);

@@ -102,7 +102,7 @@ fn a_key_that_two_threads_bring_at_once_is_one_counter() {
 #[test]
 fn two_threads_admit_exactly_the_limit() {
     for limit in [fixed(3), cells(3), Limit::gcra(3, MINUTE, None).expect("a limit")] {
-        check(2, move || {
+        check(3, move || {
             let memory = memory(2);
             let key = keys_at(&memory, 0, 1, 1)[0];
             assert!(charge(&memory, key, &limit, NOW));
@@ -121,7 +121,7 @@ fn two_threads_admit_exactly_the_limit() {
 
 #[test]
 fn three_threads_admit_exactly_the_limit() {
-    check(2, || {
+    check(1, || {
         let memory = memory(0);
         let (key, limit) = (keys_at(&memory, 0, 1, 1)[0], fixed(3));
         assert!(charge(&memory, key, &limit, NOW)); // Two are left.
@@ -143,7 +143,7 @@ fn three_threads_admit_exactly_the_limit() {
 
 #[test]
 fn requests_over_two_keys_in_both_orders_end_and_charge_all_or_nothing() {
-    check(2, || {
+    check(3, || {
         let memory = memory(1);
         let (a, b) = (keys_at(&memory, 0, 1, 1)[0], keys_at(&memory, 1, 0, 1)[0]);
         // Of `a` two are left, of `b` one.
@@ -241,7 +241,7 @@ fn states_that_fight_for_the_last_room_of_the_arena_stay_whole() {
 
 #[test]
 fn a_sweep_forgets_the_dead_and_not_the_one_that_comes_back() {
-    check(2, || {
+    check(3, || {
         let memory = memory(1);
         let limit = cells(2);
         let keys = keys_at(&memory, 0, 1, 2);
@@ -264,7 +264,7 @@ fn a_sweep_forgets_the_dead_and_not_the_one_that_comes_back() {
 
 #[test]
 fn while_the_reference_moves_packed_times_are_read_right() {
-    check(2, || {
+    check(1, || {
         let memory = memory(1);
         // A unit leaks every 8 minutes; it is alive for all the hours that the reference moves by.
         let limit = Limit::gcra(60, Micros::from_secs(8 * 3_600), None).expect("a limit");
@@ -272,7 +272,7 @@ fn while_the_reference_moves_packed_times_are_read_right() {
         assert!(request(&memory, &[(key, &limit)], 60, NOW));
         let asked = limit.clone();
         let soon = NOW.plus(Micros::from_secs(8 * 60));
-        let part = |parts: u64| NOW.plus(Micros::new(Era::REACH.get() / 10 * parts));
+        let part = |parts: u64| NOW.plus(Micros::new(Era::REACH.get() / 20 * parts));
         on_two(&memory, move |memory, number| {
             if number == 0 {
                 // A round, another, and the start of a third.
@@ -291,7 +291,7 @@ fn while_the_reference_moves_packed_times_are_read_right() {
 
 #[test]
 fn a_snapshot_sees_each_state_whole() {
-    check(2, || {
+    check(4, || {
         let memory = memory(2);
         let limit = Limit::sliding_log(9, MINUTE).expect("a limit");
         let key = keys_at(&memory, 0, 1, 1)[0];
