@@ -15,7 +15,7 @@ macro_rules! with_law {
             (Kind::Sub($law), View::Windows(mut $view)) => $body,
             (Kind::Cells($law), View::Cells(mut $view)) => $body,
             (Kind::Log($law), View::Log(mut $view)) => $body,
-            (Kind::Bucket($law), View::Level(mut $view)) => $body,
+            (Kind::Bucket { law: $law, .. }, View::Level(mut $view)) => $body,
             (Kind::Concurrency(limit), View::Places(mut $view)) => {
                 let $law = &limit.law();
                 $body

@@ -67,6 +67,12 @@ impl Found {
         Packed { word: self.word, extra: self.tag.extra() }
     }
 
+    /// Its packed state, if it is packed under this class.
+    #[inline]
+    pub(crate) fn packed_as(&self, class: Class) -> Option<Packed> {
+        (class.packs() && self.class == Some(class)).then(|| self.packed())
+    }
+
     #[inline]
     fn unpack(&self, era: Era) -> State {
         self.class.map_or_else(State::default, |class| class.unpack(self.packed(), era))
@@ -138,6 +144,12 @@ impl Memory {
         if found.tag.heat() != heat {
             self.table.set(found.spot.set).put_tag(found.spot.slot, found.tag.heated(heat));
         }
+    }
+
+    /// Writes a state back that was packed and still is.
+    #[inline]
+    pub(crate) fn repack(&self, found: &Found, packed: Packed, heat: Heat) {
+        self.put(found.spot, found.tag.heated(heat).with_extra(packed.extra), packed.word);
     }
 
     /// Writes a state back into its slot.
