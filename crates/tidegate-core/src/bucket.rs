@@ -81,6 +81,7 @@ impl Bucket {
     }
 
     /// Puts the level at `used`, whatever it was; that is so many units, rounded up.
+    #[inline(always)]
     fn write(&self, level: &mut Level, seen: Leaked, used: u64, units: u64) -> Leaked {
         let owed = used > 0 && (seen.owed || used > self.scaled(u64::from(self.burst)));
         *level = Level { used, last_us: self.tick.to_us(seen.at), tick: self.tick, owed };
@@ -88,6 +89,7 @@ impl Bucket {
     }
 
     /// How long until so much has leaked.
+    #[inline(always)]
     fn leaks_in(&self, seen: Leaked, scaled: u64) -> Micros {
         // In a slot nearly every bucket leaks one step in a tick; a division costs 20 cycles and more.
         let ticks = if self.rate == 1 { scaled } else { scaled.div_ceil(self.rate.max(1)) };
@@ -111,6 +113,7 @@ impl Law for Bucket {
         self.tick.to_us(self.window)
     }
 
+    #[inline(always)]
     fn repair(&self, level: &mut &mut Level, now: Micros) {
         let now_us = self.tick.to_us(self.tick.floor(now.get()));
         if self.tick.to_us(self.tick.floor(level.last_us)).saturating_sub(now_us) > patience(self.window_us())
@@ -120,6 +123,7 @@ impl Law for Bucket {
     }
 
     /// Whatever a level was charged under, it counts for at most one limit of debt under this one.
+    #[inline(always)]
     fn see(&self, level: &&mut Level, now: Micros) -> Leaked {
         let now = self.tick.floor(now.get());
         let last = self.tick.floor(level.last_us);
@@ -138,11 +142,13 @@ impl Law for Bucket {
         seen.units
     }
 
+    #[inline(always)]
     fn wait(&self, _level: &&mut Level, seen: Leaked, cost: u64) -> Micros {
         let excess = (seen.used + self.scaled(cost)).saturating_sub(self.scaled(u64::from(self.capacity())));
         if excess == 0 { Micros::ZERO } else { self.leaks_in(seen, excess) }
     }
 
+    #[inline(always)]
     fn reset_after(&self, _level: &&mut Level, seen: Leaked) -> Micros {
         match seen.used {
             0 => Micros::ZERO,
@@ -153,6 +159,7 @@ impl Law for Bucket {
 
     /// What leaks within a window may be charged again: B + L in any W. Too little is admitted where the burst is below the
     /// limit, or while a debt is paid.
+    #[inline(always)]
     fn bound(&self, _level: &&mut Level, seen: Leaked) -> Bound {
         if self.amount == 0 {
             return Bound::EXACT;
@@ -161,6 +168,7 @@ impl Law for Bucket {
         Bound { over: self.burst, under }
     }
 
+    #[inline(always)]
     fn charge(&self, level: &mut &mut Level, seen: Leaked, units: u32) -> Leaked {
         let units = u64::from(units);
         self.write(level, seen, seen.used + self.scaled(units), seen.units + units)

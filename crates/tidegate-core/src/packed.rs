@@ -465,7 +465,12 @@ impl Limit {
         match self.kind() {
             Kind::Bucket { reduced, .. } => {
                 let mut level = unpack_level(packed, era);
-                *verdict = step::step(reduced, self.charge(), &mut &mut level, ask, now);
+                match ask {
+                    Ask::Charge { cost } if cost > 0 => {
+                        *verdict = step::charge_inline(reduced, self.charge(), &mut &mut level, cost, now);
+                    }
+                    _ => *verdict = step::step(reduced, self.charge(), &mut &mut level, ask, now),
+                }
                 pack_level(&level, era)
             }
             Kind::Fixed(law) => self.step_pair(law, law.window_us, packed, ask, now, verdict),
@@ -488,7 +493,12 @@ impl Limit {
     ) -> Option<Packed> {
         let (mut index, mut counts) = unpack_pair(packed, window_us);
         let mut windows = Windows { index: &mut index, counts: &mut counts };
-        *verdict = step::step(law, self.charge(), &mut windows, ask, now);
+        match ask {
+            Ask::Charge { cost } if cost > 0 => {
+                *verdict = step::charge_inline(law, self.charge(), &mut windows, cost, now);
+            }
+            _ => *verdict = step::step(law, self.charge(), &mut windows, ask, now),
+        }
         pack_pair(index, counts, window_us)
     }
 }

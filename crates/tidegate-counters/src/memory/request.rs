@@ -40,7 +40,7 @@ impl Memory {
     }
 
     /// Judges one request and carries it out; says whether it is admitted.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn request(&self, takes: &[Take<'_>], now: Micros, answers: &mut Vec<Answer>) -> bool {
         if let [take] = takes
             && take.limit.class().packs()
@@ -59,7 +59,7 @@ impl Memory {
 
     /// The common case: one take, on a key that is in this set, and whose state is packed. One lock, one cache line. Says whether it was
     /// that case.
-    #[inline]
+    #[inline(always)]
     fn step_in_place(
         &self,
         set: Set<'_>,
@@ -81,7 +81,7 @@ impl Memory {
     }
 
     /// Steps on a slot of a locked set if its state is packed under the class of the limit, and stays so; says whether it did.
-    #[inline]
+    #[inline(always)]
     fn step_packed(
         &self,
         set: Set<'_>,
