@@ -60,6 +60,15 @@ impl Limit {
         })
     }
 
+    /// Until when a store has to keep the state that a verdict was just given on: as [`Limit::keep_for`] says, but mostly from the verdict alone.
+    pub fn kept_until(&self, state: &mut State, verdict: &Verdict, now: Micros) -> Micros {
+        match self.kind() {
+            // Their bound needs what no other number does, or they end when a calendar says.
+            Kind::Fixed(_) | Kind::Calendar { .. } => now.plus(self.keep_for(state, now)),
+            _ => verdict.at.max(now.plus(verdict.reset_after)).plus(SLACK),
+        }
+    }
+
     /// How long a store has to keep the state: until nothing in it can change an answer, and 5 s more, so that a clock set back by
     /// less finds its counts.
     pub fn keep_for(&self, state: &mut State, now: Micros) -> Micros {

@@ -15,17 +15,21 @@ use super::table::{Home, Spot};
 /// What a thread works with, kept from request to request so that nothing is allocated for one.
 #[derive(Default)]
 struct Desk {
-    /// The counters, each once.
+    /// The counters of this request, each once, are the first `len`; after them lie those of earlier requests, whose states are room for later
+    /// ones.
     open: Vec<Open>,
+    len: usize,
     /// Which of them each take is about.
     of_take: Vec<usize>,
     /// The sets whose locks are held, in order.
     sets: Vec<usize>,
     /// The slots that must stay where they are.
     pinned: Vec<Option<Spot>>,
-    /// States that were worked on before, by algorithm: their lists are room for the next.
-    spare: [Vec<State>; Algorithm::ALL.len()],
+    spare: Spare,
 }
+
+/// States that were worked on before, by algorithm: their lists are room for the next.
+type Spare = [Vec<State>; Algorithm::ALL.len()];
 
 thread_local! {
     static DESK: RefCell<Desk> = RefCell::default();
@@ -35,29 +39,59 @@ thread_local! {
 struct Open {
     key: Key,
     home: Home,
+    /// The last take on it: its limit says how it is kept.
+    last_take: usize,
     /// Its slot, once its sets are locked; none if it was never touched.
     found: Option<Found>,
-    work: Work,
-    /// Was something done to it that may have to be written?
+    /// The state that is worked on while it is packed, and its class.
+    packed: Option<(Class, Packed)>,
+    /// The state that is worked on otherwise, and whose room it has.
+    state: State,
+    algorithm: Algorithm,
+    /// Was something done to the state that may have to be written?
     changed: bool,
-    heat: Heat,
 }
 
-/// The state that is worked on: packed for as long as it can be.
-enum Work {
-    Packed(Class, Packed),
-    State(Algorithm, State),
+impl Open {
+    /// Room for a state of this limit.
+    fn room(&mut self, limit: &Limit, spare: &mut Spare) -> &mut State {
+        if self.algorithm != limit.algorithm() {
+            let fitting = spare[limit.algorithm() as usize].pop().unwrap_or_default();
+            spare[self.algorithm as usize].push(std::mem::replace(&mut self.state, fitting));
+            self.algorithm = limit.algorithm();
+        }
+        &mut self.state
+    }
 }
 
 impl Memory {
+    /// One take on a slot whose set is locked.
+    pub(crate) fn step_on_slot(&self, spot: Spot, take: &Take<'_>, now: Micros, verdict: &mut Verdict) {
+        DESK.with_borrow_mut(|desk| {
+            let spare = &mut desk.spare[take.limit.algorithm() as usize];
+            let mut state = spare.pop().unwrap_or_default();
+            let found = self.read(spot);
+            self.load(&found, take.limit, &mut state);
+            *verdict = take.limit.step(&mut state, take.ask, now);
+            if may_write(&take.ask, verdict) || self.is_repaired(&found, &state) {
+                let held = Held { sets: &[spot.set], pinned: &[Some(spot)], now };
+                self.write_back(&found, take.limit, &mut state, verdict, held);
+            } else {
+                self.heat(&found, Heat::of(verdict));
+            }
+            spare.push(state);
+        });
+    }
+
     /// Judges a request of any takes and carries it out; says whether it is admitted.
     pub(crate) fn request_on_desk(&self, takes: &[Take<'_>], now: Micros, answers: &mut Vec<Answer>) -> bool {
         DESK.with_borrow_mut(|desk| {
             self.lay_out(takes, desk);
             self.lock(desk);
+            let from = answers.len();
             let admitted = self.judge(takes, now, answers, desk);
-            let inserted = self.write(takes, now, desk);
-            self.clear(desk);
+            let inserted = self.write(takes, now, &answers[from..], desk);
+            self.unlock(desk);
             if inserted > 0 {
                 self.sweep_sets(inserted * SETS_PER_INSERT, now);
             }
@@ -68,21 +102,23 @@ impl Memory {
     /// Lays out the counters that the takes name, each once.
     fn lay_out(&self, takes: &[Take<'_>], desk: &mut Desk) {
         desk.of_take.clear();
-        for take in takes {
-            let known = desk.open.iter().position(|open| open.key == take.key);
-            desk.of_take.push(known.unwrap_or(desk.open.len()));
-            if known.is_none() {
-                let home = self.table.home(take.key);
-                let work = Work::Packed(take.limit.class(), Packed::default());
-                desk.open.push(Open {
-                    key: take.key,
-                    home,
-                    found: None,
-                    work,
-                    changed: false,
-                    heat: Heat::COLD,
-                });
+        desk.len = 0;
+        for (last_take, take) in takes.iter().enumerate() {
+            if let Some(at) = desk.open[..desk.len].iter().position(|open| open.key == take.key) {
+                desk.of_take.push(at);
+                desk.open[at].last_take = last_take;
+                continue;
             }
+            desk.of_take.push(desk.len);
+            let (key, home) = (take.key, self.table.home(take.key));
+            if let Some(open) = desk.open.get_mut(desk.len) {
+                (open.key, open.home, open.last_take) = (key, home, last_take);
+            } else {
+                let (state, algorithm) = (State::default(), take.limit.algorithm());
+                let (found, packed, changed) = (None, None, false);
+                desk.open.push(Open { key, home, last_take, found, packed, state, algorithm, changed });
+            }
+            desk.len += 1;
         }
     }
 
@@ -94,11 +130,9 @@ impl Memory {
         let mut whole = false;
         loop {
             desk.sets.clear();
-            for Open { home, .. } in &desk.open {
-                let seen = [home.first, home.second]
-                    .into_iter()
-                    .find(|set| self.table.find(*set, home.tag).is_some());
-                match seen.filter(|_| !whole) {
+            for Open { home, .. } in &desk.open[..desk.len] {
+                let is_in = |set: &usize| !whole && self.table.set(*set).find(home.tag).is_some();
+                match [home.first, home.second].into_iter().find(is_in) {
                     Some(set) => desk.sets.push(set),
                     None => desk.sets.extend([home.first, home.second]),
                 }
@@ -111,41 +145,28 @@ impl Memory {
             if self.find_all(desk) {
                 return;
             }
-            desk.sets.iter().for_each(|set| self.table.unlock(*set));
+            self.unlock(desk);
             whole = true;
         }
     }
 
-    /// Finds the slots of all counters in the locked sets; says whether it is certain of those that have none.
-    fn find_all(&self, desk: &mut Desk) -> bool {
-        for open in &mut desk.open {
-            let Home { tag, first, second } = open.home;
-            let mut locked = 0;
-            open.found = None;
-            for set in [first, second] {
-                if desk.sets.contains(&set) {
-                    locked += 1;
-                    if let Some(spot) = self.table.find(set, tag) {
-                        open.found = Some(self.read(spot));
-                        break;
-                    }
-                }
-            }
-            if open.found.is_none() && locked < 2 {
-                return false;
-            }
-        }
-        true
+    fn unlock(&self, desk: &Desk) {
+        desk.sets.iter().for_each(|set| self.table.unlock(*set));
     }
 
-    /// Unlocks everything and puts the states away.
-    fn clear(&self, desk: &mut Desk) {
-        desk.sets.iter().for_each(|set| self.table.unlock(*set));
-        for open in desk.open.drain(..) {
-            if let Work::State(algorithm, state) = open.work {
-                desk.spare[algorithm as usize].push(state);
+    /// Finds the slots of all counters in the locked sets; says whether it is certain of those that have none.
+    fn find_all(&self, desk: &mut Desk) -> bool {
+        for open in &mut desk.open[..desk.len] {
+            let Home { tag, first, second } = open.home;
+            let [in_first, in_second] = [first, second].map(|set| desk.sets.contains(&set));
+            let spot = if in_first { self.table.find(first, tag) } else { None };
+            let spot = spot.or_else(|| if in_second { self.table.find(second, tag) } else { None });
+            if spot.is_none() && !(in_first && in_second) {
+                return false;
             }
+            open.found = spot.map(|spot| self.read(spot));
         }
+        true
     }
 
     /// Judges all takes as if the request were admitted. If it is not, starts over and carries out only what is applied all the same.
@@ -174,43 +195,40 @@ impl Memory {
             if answer.verdict.admitted() {
                 answer.verdict = shown;
             }
-            open.heat = Heat::of(&answer.verdict);
         }
         false
     }
 
     /// Takes the states of all counters from their slots.
     fn load_all(&self, takes: &[Take<'_>], desk: &mut Desk) {
-        for (take, at) in takes.iter().zip(&desk.of_take) {
-            let open = &mut desk.open[*at];
+        for open in &mut desk.open[..desk.len] {
+            let limit = takes[open.last_take].limit;
             open.changed = false;
-            let class = take.limit.class();
-            if let Some(packed) = open.found.and_then(|found| found.packed_as(class)) {
-                open.work = Work::Packed(class, packed);
-                continue;
-            }
-            let state = take_out(&mut open.work, take.limit, &mut desk.spare);
-            match &open.found {
-                Some(found) => self.load(found, take.limit, state),
-                None => take.limit.renew(state),
+            let class = limit.class();
+            open.packed =
+                open.found.as_ref().and_then(|found| found.packed_as(class)).map(|packed| (class, packed));
+            if open.packed.is_none() {
+                let found = open.found;
+                let state = open.room(limit, &mut desk.spare);
+                match &found {
+                    Some(found) => self.load(found, limit, state),
+                    None => limit.renew(state),
+                }
             }
         }
     }
 
     /// Judges a take and carries it out on the desk.
     fn step(&self, open: &mut Open, take: &Take<'_>, now: Micros, verdict: &mut Verdict, spare: &mut Spare) {
-        if let Work::Packed(class, packed) = open.work
+        if let Some((class, packed)) = open.packed
             && class == take.limit.class()
             && let Some(stepped) = take.limit.step_packed(packed, self.era(), take.ask, now, verdict)
         {
-            open.work = Work::Packed(class, stepped);
-            open.changed |= stepped != packed;
+            open.packed = Some((class, stepped));
         } else {
-            let state = self.unpacked(open, take.limit, spare);
-            *verdict = take.limit.step(state, take.ask, now);
+            *verdict = take.limit.step(self.unpacked(open, take.limit, spare), take.ask, now);
             open.changed |= may_write(&take.ask, verdict);
         }
-        open.heat = Heat::of(verdict);
     }
 
     /// Judges a take and carries nothing out.
@@ -218,35 +236,33 @@ impl Memory {
         take.limit.show(self.unpacked(open, take.limit, spare), take.ask, now)
     }
 
-    /// The state that is worked on, as one.
+    /// The state that is worked on, unpacked if it was not.
     fn unpacked<'a>(&self, open: &'a mut Open, limit: &Limit, spare: &mut Spare) -> &'a mut State {
-        let packed = if let Work::Packed(class, packed) = open.work { Some((class, packed)) } else { None };
-        let state = take_out(&mut open.work, limit, spare);
-        if let Some((class, packed)) = packed {
-            *state = class.unpack(packed, self.era());
+        if let Some((class, packed)) = open.packed.take() {
+            *open.room(limit, spare) = class.unpack(packed, self.era());
+            open.changed = true; // It may have been stepped on while it was packed.
         }
-        state
+        &mut open.state
     }
 
     /// Writes what changed; says how many keys are new.
-    fn write(&self, takes: &[Take<'_>], now: Micros, desk: &mut Desk) -> usize {
+    fn write(&self, takes: &[Take<'_>], now: Micros, answers: &[Answer], desk: &mut Desk) -> usize {
         let mut inserted = 0;
         desk.pinned.clear();
-        desk.pinned.extend(desk.open.iter().map(|open| open.found.map(|found| found.spot)));
-        for at in 0..desk.open.len() {
-            // The last take on a counter says by which limit it is kept.
-            let Some(last) = desk.of_take.iter().rposition(|of| *of == at) else { continue };
-            let limit = takes[last].limit;
+        desk.pinned.extend(desk.open[..desk.len].iter().map(|open| open.found.map(|found| found.spot)));
+        for at in 0..desk.len {
             let held = Held { sets: &desk.sets, pinned: &desk.pinned, now };
             let open = &mut desk.open[at];
-            match (open.found, &mut open.work) {
-                (Some(found), Work::Packed(_, packed)) => self.repack(&found, *packed, open.heat),
-                (Some(found), Work::State(_, state)) if open.changed || self.is_repaired(&found, state) => {
-                    self.write_back(&found, limit, state, open.heat, held);
+            let (limit, verdict) = (takes[open.last_take].limit, &answers[open.last_take].verdict);
+            match (open.found, open.packed) {
+                (Some(found), Some((_, packed))) => self.repack(&found, packed, Heat::of(verdict)),
+                (Some(found), None) if open.changed || self.is_repaired(&found, &open.state) => {
+                    self.write_back(&found, limit, &mut open.state, verdict, held);
                 }
-                (Some(found), _) => self.heat(&found, open.heat),
-                (None, Work::State(_, state)) if open.changed => {
-                    let spot = self.insert(open.home, By::Limit(limit), state, open.heat, held);
+                (Some(found), None) => self.heat(&found, Heat::of(verdict)),
+                (None, _) if open.changed => {
+                    let by = By::Limit { limit, verdict };
+                    let spot = self.insert(open.home, by, &mut open.state, Heat::of(verdict), held);
                     inserted += usize::from(spot.is_some());
                     desk.pinned[at] = spot;
                 }
@@ -254,20 +270,6 @@ impl Memory {
             }
         }
         inserted
-    }
-}
-
-type Spare = [Vec<State>; Algorithm::ALL.len()];
-
-/// Makes the work on a counter a state, whatever is in it.
-fn take_out<'a>(work: &'a mut Work, limit: &Limit, spare: &mut Spare) -> &'a mut State {
-    if let Work::Packed(..) = work {
-        let algorithm = limit.algorithm();
-        *work = Work::State(algorithm, spare[algorithm as usize].pop().unwrap_or_default());
-    }
-    match work {
-        Work::State(_, state) => state,
-        Work::Packed(..) => unreachable!("it was just made a state"),
     }
 }
 

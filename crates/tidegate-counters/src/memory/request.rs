@@ -1,9 +1,9 @@
 //! One request, from its takes to its answers. Start at [`Memory::request`].
 //!
-//! Most requests are one take on a key that is there and whose state is packed: that is done here, within one cache line. All others are
-//! laid out on a desk ([`super::desk`]).
+//! Most requests are one take on a key that is there: that is done here, if its state is packed within one cache line. All others are laid out on
+//! a desk (`desk`).
 
-use tidegate_core::{Ask, Key, Limit, Micros, Packed, Role};
+use tidegate_core::{Ask, Key, Limit, Micros, Packed, Role, Verdict};
 
 use crate::{Answer, Inspection, Take};
 
@@ -11,7 +11,7 @@ use super::Memory;
 use super::keep::Found;
 use super::slot::{Heat, Tag};
 use super::stats::Removed;
-use super::table::{Home, Set};
+use super::table::{Home, Set, Spot};
 
 /// How many takes are brought near at a time: about as many as a core can wait for at once.
 pub(crate) const NEAR: usize = 16;
@@ -42,14 +42,12 @@ impl Memory {
     /// Judges one request and carries it out; says whether it is admitted.
     #[inline(always)]
     pub(crate) fn request(&self, takes: &[Take<'_>], now: Micros, answers: &mut Vec<Answer>) -> bool {
-        if let [take] = takes
-            && take.limit.class().packs()
-        {
+        if let [take] = takes {
             let home = self.table.home(take.key);
             // A key that is found in a set, under the lock of that set, is nowhere else.
-            let in_place = self.step_in_place(self.table.set(home.first), home.tag, take, now, answers)
-                || self.step_in_place(self.table.set(home.second), home.tag, take, now, answers);
-            if in_place {
+            if self.step_in_set(home.first, home.tag, take, now, answers)
+                || self.step_in_set(home.second, home.tag, take, now, answers)
+            {
                 let admitted = answers.last().is_some_and(|answer| answer.verdict.admitted());
                 return admitted || take.role == Role::Shadow;
             }
@@ -57,17 +55,17 @@ impl Memory {
         self.request_on_desk(takes, now, answers)
     }
 
-    /// The common case: one take, on a key that is in this set, and whose state is packed. One lock, one cache line. Says whether it was
-    /// that case.
+    /// The common case: one take, on a key that is in this set. One lock. Says whether it was that case.
     #[inline(always)]
-    fn step_in_place(
+    fn step_in_set(
         &self,
-        set: Set<'_>,
+        number: usize,
         key_tag: u64,
         take: &Take<'_>,
         now: Micros,
         answers: &mut Vec<Answer>,
     ) -> bool {
+        let set = self.table.set(number);
         let Some(slot) = set.find(key_tag) else { return false };
         set.lock();
         let tag = set.tag(slot);
@@ -75,12 +73,16 @@ impl Memory {
             set.unlock(); // It was moved or forgotten before the lock was there.
             return false;
         }
-        let in_place = self.step_packed(set, slot, tag, take, now, answers);
+        let verdict = &mut answers.push_mut(Answer::BLANK).verdict;
+        if !self.step_packed(set, slot, tag, take, now, verdict) {
+            self.step_on_slot(Spot { set: number, slot }, take, now, verdict);
+        }
         set.unlock();
-        in_place
+        true
     }
 
-    /// Steps on a slot of a locked set if its state is packed under the class of the limit, and stays so; says whether it did.
+    /// Steps on a slot of a locked set if its state is packed under the class of the limit, and stays so: nothing leaves the cache line. Says
+    /// whether it did.
     #[inline(always)]
     fn step_packed(
         &self,
@@ -89,15 +91,14 @@ impl Memory {
         tag: Tag,
         take: &Take<'_>,
         now: Micros,
-        answers: &mut Vec<Answer>,
+        verdict: &mut Verdict,
     ) -> bool {
-        if self.classes.get(tag.class()) != Some(take.limit.class()) {
+        let class = take.limit.class();
+        if !class.packs() || self.classes.get(tag.class()) != Some(class) {
             return false;
         }
         let packed = Packed { word: set.word(slot), extra: tag.extra() };
-        let verdict = &mut answers.push_mut(Answer::BLANK).verdict;
         let Some(packed) = take.limit.step_packed(packed, self.era(), take.ask, now, verdict) else {
-            answers.pop();
             return false;
         };
         set.put_word(slot, packed.word);

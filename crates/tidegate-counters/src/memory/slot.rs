@@ -27,7 +27,6 @@ const _: () = assert!(1 << (HEAT_SHIFT + 2) == LOCK);
 pub(crate) struct Heat(u64);
 
 impl Heat {
-    pub(crate) const COLD: Self = Self(0);
     /// Refused, or nothing left.
     pub(crate) const REFUSED: Self = Self(3);
 
@@ -65,6 +64,11 @@ impl Tag {
                 | u64::from(class) << CLASS_SHIFT
                 | heat.0 << HEAT_SHIFT,
         )
+    }
+
+    /// Of a key that has no slot yet.
+    pub(crate) fn unnamed(key_tag: u64) -> Self {
+        Self(key_tag)
     }
 
     pub(crate) fn of_word(word: u64) -> Self {
