@@ -15,7 +15,7 @@ macro_rules! with_law {
             (Kind::Sub($law), View::Windows(mut $view)) => $body,
             (Kind::Cells($law), View::Cells(mut $view)) => $body,
             (Kind::Log($law), View::Log(mut $view)) => $body,
-            (Kind::Bucket($law), View::Level(mut $view)) => $body,
+            (Kind::Bucket { law: $law, .. }, View::Level(mut $view)) => $body,
             (Kind::Concurrency(limit), View::Places(mut $view)) => {
                 let $law = &limit.law();
                 $body
@@ -58,6 +58,15 @@ impl Limit {
             law.repair(&mut view, now);
             law.used(law.see(&view, now))
         })
+    }
+
+    /// Until when a store has to keep the state that a verdict was just given on: as [`Limit::keep_for`] says, but mostly from the verdict alone.
+    pub fn kept_until(&self, state: &mut State, verdict: &Verdict, now: Micros) -> Micros {
+        match self.kind() {
+            // Their bound needs what no other number does, or they end when a calendar says.
+            Kind::Fixed(_) | Kind::Calendar { .. } => now.plus(self.keep_for(state, now)),
+            _ => verdict.at.max(now.plus(verdict.reset_after)).plus(SLACK),
+        }
     }
 
     /// How long a store has to keep the state: until nothing in it can change an answer, and 5 s more, so that a clock set back by

@@ -209,9 +209,16 @@ pub(crate) enum Kind {
     Sub(SubWindows),
     Cells(CellLog),
     Log(SlidingLog),
-    Bucket(Bucket),
+    /// The law for levels in units × window, and the one for those in a table's slots.
+    Bucket {
+        law: Bucket,
+        reduced: Bucket,
+    },
     Concurrency(Concurrency),
-    Calendar { amount: u32, calendar: Box<Calendar> },
+    Calendar {
+        amount: u32,
+        calendar: Box<Calendar>,
+    },
 }
 
 impl Limit {
@@ -344,8 +351,8 @@ impl Limit {
         let most = u64::from(amount.max(burst));
         let tick = Tick::finest(window_us, |ticks| most.saturating_mul(ticks) < PRODUCT_MAX);
         let tick = tick.ok_or(LimitError::TickTooCoarse { amount: most, window })?;
-        let law = Bucket { amount, burst, window: window_us / tick.us(), tick };
-        Ok(Self::of(algorithm, Kind::Bucket(law)))
+        let law = Bucket::new(amount, burst, window_us / tick.us(), tick);
+        Ok(Self::of(algorithm, Kind::Bucket { law, reduced: law.reduced() }))
     }
 
     /// How it counts.
@@ -365,7 +372,7 @@ impl Limit {
             Kind::Sub(law) => law.amount,
             Kind::Cells(law) => law.amount,
             Kind::Log(law) => law.amount,
-            Kind::Bucket(law) => law.amount,
+            Kind::Bucket { law, .. } => law.amount,
             Kind::Concurrency(law) => law.amount,
             Kind::Calendar { amount, .. } => *amount,
         }
@@ -378,7 +385,7 @@ impl Limit {
             Kind::Sub(law) => law.window_us(),
             Kind::Cells(law) => law.window_us(),
             Kind::Log(law) => law.window_us,
-            Kind::Bucket(law) => law.window_us(),
+            Kind::Bucket { law, .. } => law.window_us(),
             Kind::Concurrency(law) => law.ttl_us,
             Kind::Calendar { .. } => return None,
         };
@@ -390,7 +397,7 @@ impl Limit {
         match &self.kind {
             Kind::Sub(law) => law.tick,
             Kind::Cells(law) => law.tick,
-            Kind::Bucket(law) => law.tick,
+            Kind::Bucket { law, .. } => law.tick,
             Kind::Fixed(_) | Kind::Log(_) | Kind::Concurrency(_) | Kind::Calendar { .. } => Tick::default(),
         }
     }
@@ -427,8 +434,8 @@ impl Limit {
                 let inner = cell_units(law.amount).saturating_sub(2);
                 Bound::new(inner, inner)
             }
-            Kind::Bucket(law) if law.amount == 0 => Bound::EXACT,
-            Kind::Bucket(law) => match self.charge {
+            Kind::Bucket { law, .. } if law.amount == 0 => Bound::EXACT,
+            Kind::Bucket { law, .. } => match self.charge {
                 Charge::Admitted => Bound { over: law.burst, under: law.amount.saturating_sub(law.burst) },
                 Charge::Always => Bound { over: law.burst, under: law.amount },
             },
@@ -466,7 +473,7 @@ impl fmt::Display for Limit {
             Kind::Cells(law) => {
                 write!(out, "/{}{}", Micros::new(law.window_us()), if law.strict { " strict" } else { "" })?;
             }
-            Kind::Bucket(law) => write!(out, "/{} burst={}", Micros::new(law.window_us()), law.burst)?,
+            Kind::Bucket { law, .. } => write!(out, "/{} burst={}", Micros::new(law.window_us()), law.burst)?,
             Kind::Concurrency(law) => write!(out, " ttl={}", Micros::new(law.ttl_us))?,
             Kind::Calendar { calendar, .. } => {
                 let unit = match calendar.unit() {

@@ -10,9 +10,10 @@ use crate::cells::{CELLS_MAX, Cell, CellHead};
 use crate::concurrency::{Place, PlaceHead};
 use crate::limit::Kind;
 use crate::log::{Entry, LogHead};
-use crate::math::gcd;
 use crate::state::Inner;
-use crate::{Calendar, Limit, LimitError, Micros, PortableError, State, Tick, Unit, Weekday};
+use crate::step::{self, Law};
+use crate::window::Windows;
+use crate::{Ask, Calendar, Limit, LimitError, Micros, PortableError, State, Tick, Unit, Verdict, Weekday};
 
 /// A state in 75 bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -125,9 +126,8 @@ impl Class {
             Kind::Sub(law) => {
                 Of::Ring { window_us: law.tick.to_us(law.width) * u64::from(law.k), k: law.k as usize }
             }
-            Kind::Bucket(law) => {
-                // A level only ever changes by multiples of this.
-                let step = gcd(law.amount.into(), law.window);
+            Kind::Bucket { law, .. } => {
+                let step = law.step();
                 let rate = u64::from(law.amount).checked_div(step).unwrap_or(0);
                 let near = law.window < Era::REACH.get() / 2; // So that a table may repair what is further ahead than that.
                 if law.tick == Tick::default() && rate > 0 && rate < 1 << (KIND_SHIFT - STEP_BITS) && near {
@@ -227,12 +227,7 @@ impl Class {
                 let packed = Packed { word: used << LAST_BITS | last, extra: high as u16 };
                 (fits && era.holds(level.last_us)).then_some(packed)
             }
-            (Of::Pair { window_us }, Inner::Pair { index, counts: [newest, before] }) => {
-                let (index_bits, count_bits) = pair_bits(window_us);
-                let fits = u64::from(newest | before) >> count_bits == 0 && index >> index_bits == 0;
-                let counts = u128::from(*newest) << count_bits | u128::from(*before);
-                fits.then(|| Packed::of(counts << index_bits | u128::from(*index)))
-            }
+            (Of::Pair { window_us }, Inner::Pair { index, counts }) => pack_pair(*index, *counts, window_us),
             (Of::Spent, Inner::Spent(spent)) => {
                 let ends = (dead_at.get() >> ENDS_SHIFT) + 1;
                 let bits = (u128::from(ends) << 32 | u128::from(spent.used)) << PERIOD_BITS;
@@ -248,22 +243,17 @@ impl Class {
         let bits = packed.bits();
         let inner = match self.read() {
             Of::Pair { window_us } => {
-                let (index_bits, count_bits) = pair_bits(window_us);
-                let count = |bits: u128| (bits & ((1 << count_bits) - 1)) as u32;
-                let counts = bits >> index_bits;
-                let index = (bits & ((1 << index_bits) - 1)) as u64;
-                Inner::Pair { index, counts: [count(counts >> count_bits), count(counts)] }
+                let (index, counts) = unpack_pair(packed, window_us);
+                Inner::Pair { index, counts }
             }
             Of::Spent => Inner::Spent(Spent {
                 period: (bits & ((1 << PERIOD_BITS) - 1)) as u32,
                 used: (bits >> PERIOD_BITS) as u32,
             }),
-            Of::Level { step, .. } => Inner::Level(Level {
-                used: level_used(packed) * step,
-                last_us: level_last(packed, era),
-                tick: Tick::default(),
-                owed: packed.extra >> (USED_BITS - USED_LOW_BITS) != 0,
-            }),
+            Of::Level { step, .. } => {
+                let level = unpack_level(packed, era);
+                Inner::Level(Level { used: level.used * step, ..level })
+            }
             _ => Inner::Level(Level::default()), // Nothing else is ever packed.
         };
         State { inner }
@@ -460,10 +450,97 @@ impl State {
     }
 }
 
+impl Limit {
+    /// Judges `ask` at `now` on a packed state of this limit's class, as [`Limit::step`] would, and says what it is afterwards. Nothing if it has
+    /// to be unpacked for that, or does not fit any more. The verdict is written where it is wanted: it is large.
+    #[inline]
+    pub fn step_packed(
+        &self,
+        packed: Packed,
+        era: Era,
+        ask: Ask,
+        now: Micros,
+        verdict: &mut Verdict,
+    ) -> Option<Packed> {
+        match self.kind() {
+            Kind::Bucket { reduced, .. } => {
+                let mut level = unpack_level(packed, era);
+                match ask {
+                    Ask::Charge { cost } if cost > 0 => {
+                        *verdict = step::charge_inline(reduced, self.charge(), &mut &mut level, cost, now);
+                    }
+                    _ => *verdict = step::step(reduced, self.charge(), &mut &mut level, ask, now),
+                }
+                pack_level(&level, era)
+            }
+            Kind::Fixed(law) => self.step_pair(law, law.window_us, packed, ask, now, verdict),
+            Kind::Sub(law) if law.k == 1 => {
+                self.step_pair(law, law.tick.to_us(law.width), packed, ask, now, verdict)
+            }
+            _ => None,
+        }
+    }
+
+    #[inline]
+    fn step_pair<L: for<'a> Law<State<'a> = Windows<'a>>>(
+        &self,
+        law: &L,
+        window_us: u64,
+        packed: Packed,
+        ask: Ask,
+        now: Micros,
+        verdict: &mut Verdict,
+    ) -> Option<Packed> {
+        let (mut index, mut counts) = unpack_pair(packed, window_us);
+        let mut windows = Windows { index: &mut index, counts: &mut counts };
+        match ask {
+            Ask::Charge { cost } if cost > 0 => {
+                *verdict = step::charge_inline(law, self.charge(), &mut windows, cost, now);
+            }
+            _ => *verdict = step::step(law, self.charge(), &mut windows, ask, now),
+        }
+        pack_pair(index, counts, window_us)
+    }
+}
+
+#[inline]
+fn pack_pair(index: u64, [newest, before]: [u32; 2], window_us: u64) -> Option<Packed> {
+    let (index_bits, count_bits) = pair_bits(window_us);
+    let fits = u64::from(newest | before) >> count_bits == 0 && index >> index_bits == 0;
+    let counts = u128::from(newest) << count_bits | u128::from(before);
+    fits.then(|| Packed::of(counts << index_bits | u128::from(index)))
+}
+
+#[inline]
+fn unpack_pair(packed: Packed, window_us: u64) -> (u64, [u32; 2]) {
+    let (index_bits, count_bits) = pair_bits(window_us);
+    let bits = packed.bits();
+    let counts = (bits >> index_bits) as u64; // At most twice 32 bits.
+    let count = |bits: u64| (bits & ((1 << count_bits) - 1)) as u32;
+    let index = bits as u64 & ((1 << index_bits) - 1);
+    (index, [count(counts >> count_bits), count(counts)])
+}
+
+#[inline]
 fn pair_bits(window_us: u64) -> (u32, u32) {
     // A window's number is at most 2^53 ÷ its width.
     let index_bits = 53 - window_us.ilog2();
     (index_bits, ((Packed::BITS - index_bits) / 2).min(32))
+}
+
+/// Packs a level that is in steps and ticks of 1 µs.
+#[inline]
+fn pack_level(level: &Level, era: Era) -> Option<Packed> {
+    let last = level.last_us & ((1 << LAST_BITS) - 1);
+    let high = u64::from(level.owed) << (USED_BITS - USED_LOW_BITS) | level.used >> USED_LOW_BITS;
+    let packed = Packed { word: level.used << LAST_BITS | last, extra: high as u16 };
+    (level.used < 1 << USED_BITS && era.holds(level.last_us)).then_some(packed)
+}
+
+#[inline]
+fn unpack_level(packed: Packed, era: Era) -> Level {
+    let owed = packed.extra >> (USED_BITS - USED_LOW_BITS) != 0;
+    Level { used: level_used(packed), last_us: level_last(packed, era), tick: Tick::default(), owed }
 }
 
 #[inline]

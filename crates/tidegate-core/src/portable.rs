@@ -162,7 +162,7 @@ impl Limit {
             Kind::Cells(_) => CELLS_MAX,
             Kind::Log(law) => ceiling(law.amount) as usize,
             Kind::Concurrency(law) => law.amount as usize,
-            Kind::Bucket(_) | Kind::Calendar { .. } => 0,
+            Kind::Bucket { .. } | Kind::Calendar { .. } => 0,
         };
         form.head_bytes + items * form.item_bytes
     }
@@ -191,7 +191,7 @@ impl Limit {
                 windows(&mut reader, items, law.window_us() / u64::from(law.k))?
             }
             Kind::Fixed(_) | Kind::Sub(_) => return Err(wrong_length),
-            Kind::Bucket(_) => level(&mut reader)?,
+            Kind::Bucket { .. } => level(&mut reader)?,
             Kind::Cells(law) => cells(&mut reader, items, law)?,
             Kind::Log(law) => log(&mut reader, items, items.max(ceiling(law.amount) as usize))?,
             Kind::Concurrency(law) => places(&mut reader, items, items.max(law.amount as usize))?,
@@ -275,7 +275,7 @@ impl State {
 const fn form_index(kind: &Kind) -> usize {
     match kind {
         Kind::Fixed(_) | Kind::Sub(_) => 0,
-        Kind::Bucket(_) => 1,
+        Kind::Bucket { .. } => 1,
         Kind::Cells(_) => 2,
         Kind::Log(_) => 3,
         Kind::Concurrency(_) => 4,

@@ -66,7 +66,7 @@ impl State {
             Kind::Fixed(_) => Inner::Pair { index: 0, counts: [0; 2] },
             Kind::Sub(law) if law.k == 1 => Inner::Pair { index: 0, counts: [0; 2] },
             Kind::Sub(law) => Inner::Ring { index: 0, counts: vec![0; law.k as usize + 1].into() },
-            Kind::Bucket(_) => Inner::Level(Level::default()),
+            Kind::Bucket { .. } => Inner::Level(Level::default()),
             Kind::Cells(_) => {
                 Inner::Cells { head: CellHead::default(), cells: [Cell::default(); CELLS_MAX].into() }
             }
@@ -99,7 +99,7 @@ impl State {
     fn fits(&self, kind: &Kind) -> bool {
         match (kind, &self.inner) {
             (Kind::Fixed(_), Inner::Pair { .. })
-            | (Kind::Bucket(_), Inner::Level(_))
+            | (Kind::Bucket { .. }, Inner::Level(_))
             | (Kind::Cells(_), Inner::Cells { .. })
             | (Kind::Calendar { .. }, Inner::Spent(_)) => true,
             (Kind::Sub(law), Inner::Pair { .. }) => law.k == 1,

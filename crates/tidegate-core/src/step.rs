@@ -77,19 +77,7 @@ pub(crate) fn step<L: Law>(
     let seen = law.see(state, now);
     match ask {
         Ask::Charge { cost: 0 } | Ask::Acquire { cost: 0, .. } | Ask::Peek => judge(law, state, seen, 0),
-        Ask::Charge { cost } | Ask::Acquire { cost, .. } => {
-            let outcome = outcome_of(law, seen, cost);
-            if outcome == Outcome::Admitted {
-                // An admitted cost is at most the capacity, which is 32 bits wide.
-                let seen = law.charge(state, seen, cost as u32);
-                return numbers(law, state, seen, outcome, cost, Applied::charged(cost));
-            }
-            let (seen, applied) = match charge {
-                Charge::Always => force(law, state, seen, cost),
-                Charge::Admitted => (seen, Applied::default()),
-            };
-            numbers(law, state, seen, outcome, cost, applied)
-        }
+        Ask::Charge { cost } | Ask::Acquire { cost, .. } => charge_seen(law, charge, state, seen, cost),
         Ask::Refund { units, receipt } => {
             let units = receipt.map_or(units, |receipt| units.min(receipt.units));
             give_back(law, state, seen, now, units, receipt)
@@ -105,6 +93,40 @@ pub(crate) fn step<L: Law>(
             numbers(law, state, seen, Outcome::Admitted, 1, Applied::default())
         }
     }
+}
+
+/// The same as [`step`] for a charge of at least one unit. Everything that it needs becomes one piece of code, with no call in it: that is
+/// worth it where a table is asked millions of times a second.
+#[inline(always)]
+pub(crate) fn charge_inline<L: Law>(
+    law: &L,
+    charge: Charge,
+    state: &mut L::State<'_>,
+    cost: u64,
+    now: Micros,
+) -> Verdict {
+    law.repair(state, now);
+    let seen = law.see(state, now);
+    charge_seen(law, charge, state, seen, cost)
+}
+
+/// Charges `cost`, at least one unit, if it fits, or if refusals are charged too.
+#[inline(always)]
+fn charge_seen<L: Law>(
+    law: &L,
+    charge: Charge,
+    state: &mut L::State<'_>,
+    seen: L::Seen,
+    cost: u64,
+) -> Verdict {
+    let outcome = outcome_of(law, seen, cost);
+    let (seen, applied) = match (outcome, charge) {
+        // An admitted cost is at most the capacity, which is 32 bits wide.
+        (Outcome::Admitted, _) => (law.charge(state, seen, cost as u32), Applied::charged(cost)),
+        (_, Charge::Always) => force(law, state, seen, cost),
+        (_, Charge::Admitted) => (seen, Applied::default()),
+    };
+    numbers(law, state, seen, outcome, cost, applied)
 }
 
 /// Judges `ask` and carries nothing out: what a take shows in a request that was refused elsewhere.
@@ -137,7 +159,7 @@ fn judge<L: Law>(law: &L, state: &L::State<'_>, seen: L::Seen, cost: u64) -> Ver
     numbers(law, state, seen, outcome_of(law, seen, cost), cost, Applied::default())
 }
 
-#[inline]
+#[inline(always)]
 fn outcome_of<L: Law>(law: &L, seen: L::Seen, cost: u64) -> Outcome {
     let capacity = u64::from(law.capacity());
     if capacity == 0 {
@@ -170,6 +192,7 @@ impl Applied {
 }
 
 /// Charges what the debt allows of `cost`.
+#[cold]
 fn force<L: Law>(law: &L, state: &mut L::State<'_>, seen: L::Seen, cost: u64) -> (L::Seen, Applied) {
     let forced = cost.min(ceiling(law.capacity()).saturating_sub(law.used(seen)));
     let seen = if forced > 0 { law.charge(state, seen, forced as u32) } else { seen };
@@ -190,7 +213,7 @@ fn give_back<L: Law>(
 }
 
 /// The numbers of a verdict, on a state after the decision.
-#[inline]
+#[inline(always)]
 fn numbers<L: Law>(
     law: &L,
     state: &L::State<'_>,

@@ -124,7 +124,7 @@ impl Tick {
 
     /// Microseconds in so many ticks.
     pub(crate) const fn to_us(self, ticks: u64) -> u64 {
-        ticks * self.us()
+        if self.exponent == 0 { ticks } else { ticks * self.us() }
     }
 }
 

@@ -29,6 +29,20 @@ pub struct Verdict {
 }
 
 impl Verdict {
+    /// Says nothing: a place for a verdict.
+    pub const BLANK: Self = Self {
+        outcome: Outcome::RateLimited,
+        limit: 0,
+        remaining: 0,
+        reset_after: Micros::ZERO,
+        retry_after: None,
+        reset: Micros::ZERO,
+        bound: Bound::EXACT,
+        applied: 0,
+        forgiven: 0,
+        at: Micros::ZERO,
+    };
+
     /// May the request go on, as far as this counter is concerned?
     pub fn admitted(&self) -> bool {
         self.outcome == Outcome::Admitted

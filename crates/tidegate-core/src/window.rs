@@ -93,12 +93,14 @@ impl Law for FixedWindow {
         self.window_us
     }
 
+    #[inline(always)]
     fn repair(&self, state: &mut Windows<'_>, now: Micros) {
         if state.is_from_the_future(self.window_us, self.window_us, now.get()) {
             *state.index = now.get() / self.window_us;
         }
     }
 
+    #[inline(always)]
     fn see(&self, state: &Windows<'_>, now: Micros) -> InWindow {
         let index = (now.get() / self.window_us).max(*state.index);
         InWindow { now_us: now.get(), index, used: state.count(index, 0) }
@@ -112,10 +114,12 @@ impl Law for FixedWindow {
         seen.used
     }
 
+    #[inline(always)]
     fn wait(&self, _state: &Windows<'_>, seen: InWindow, cost: u64) -> Micros {
         if seen.used + cost <= u64::from(self.amount) { Micros::ZERO } else { self.end(seen) }
     }
 
+    #[inline(always)]
     fn reset_after(&self, _state: &Windows<'_>, seen: InWindow) -> Micros {
         if seen.used == 0 { Micros::ZERO } else { self.end(seen) }
     }
@@ -131,10 +135,12 @@ impl Law for FixedWindow {
     }
 
     /// What the window before holds may all lie within the last W, and this one has not seen it.
+    #[inline(always)]
     fn bound(&self, state: &Windows<'_>, seen: InWindow) -> Bound {
         Bound::new(state.count(seen.index, 1), 0)
     }
 
+    #[inline(always)]
     fn charge(&self, state: &mut Windows<'_>, seen: InWindow, units: u32) -> InWindow {
         state.charge(seen.index, units);
         InWindow { used: seen.used + u64::from(units), ..seen }

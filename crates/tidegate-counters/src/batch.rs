@@ -39,6 +39,11 @@ pub struct Answer {
     pub mode: Mode,
 }
 
+impl Answer {
+    /// Says nothing: a place for an answer that memory makes.
+    pub(crate) const BLANK: Self = Self { verdict: Verdict::BLANK, mode: Mode::Local };
+}
+
 /// Requests that are judged in one call, each for itself, and the answers. Meant to be kept and used again: it allocates
 /// only while it grows.
 #[derive(Default, Debug)]
@@ -95,14 +100,14 @@ impl<'a> Batch<'a> {
         self.admitted.get(request).copied().unwrap_or(false)
     }
 
-    /// For stores: shows each request, in order, to `judge`, together with all takes that come after it. It appends an answer for each
+    /// For stores: shows each request, in order, to `judge`, together with all takes from its first on. It appends an answer for each
     /// take and says whether the request is admitted.
     pub fn judge(&mut self, mut judge: impl FnMut(&[Take<'a>], &[Take<'a>], &mut Vec<Answer>) -> bool) {
         self.answers.clear();
         self.admitted.clear();
         let mut start = 0;
         for &end in &self.ends {
-            let admitted = judge(&self.takes[start..end], &self.takes[end..], &mut self.answers);
+            let admitted = judge(&self.takes[start..end], &self.takes[start..], &mut self.answers);
             debug_assert_eq!(self.answers.len(), end, "an answer for each take");
             self.admitted.push(admitted);
             start = end;

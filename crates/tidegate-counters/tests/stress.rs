@@ -273,7 +273,9 @@ fn meddle(memory: &Memory, limits: &[Limit], clock: &AtomicU64, mut dice: Dice, 
     const KEYS: u64 = 60;
     let mut batch = Batch::new();
     for _ in 0..operations {
-        let now = Micros::new(clock.fetch_add(dice.roll(20_000), Ordering::Relaxed));
+        // Now and then so long a pause that most are idle after it.
+        let pause_us = if dice.roll(500) == 0 { 10_000_000 } else { dice.roll(20_000) };
+        let now = Micros::new(clock.fetch_add(pause_us, Ordering::Relaxed));
         // A key is always asked about by the same limit.
         let (number, cost) = (dice.roll(KEYS), 1 + dice.roll(4));
         let limit_of = |number: u64| &limits[number as usize % limits.len()];

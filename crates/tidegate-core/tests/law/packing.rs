@@ -32,6 +32,8 @@ proptest! {
             prop_assert_eq!(Class::of_bits(class.bits()), Some(class));
             let keep_for = step.limit.keep_for(step.after, now);
             let kept_until = now.plus(keep_for);
+            let until = step.limit.kept_until(step.after, &step.verdict, now);
+            prop_assert!(until >= kept_until || keep_for <= Micros::from_secs(5), "{until:?} {kept_until:?} {script}");
             if let Some(packed) = class.pack(step.after, around(now), kept_until) {
                 prop_assert!(class.packs());
                 prop_assert_eq!(&class.unpack(packed, around(now)), &*step.after, "{}", script);

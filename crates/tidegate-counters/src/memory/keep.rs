@@ -3,11 +3,11 @@
 //! Everything here is done by somebody who holds the locks of both sets of the key. Another set is only ever tried, never waited for: so
 //! nobody waits for two sets out of order.
 
-use tidegate_core::{Class, Era, Limit, Micros, Packed, State};
+use tidegate_core::{Class, Era, Limit, Micros, Packed, State, Verdict};
 
 use super::Memory;
 use super::arena::{Arena, BlockId, MakeRoom, REGION_UNITS, Resident};
-use super::classes::UNNAMED;
+use super::classes::{ClassId, UNNAMED};
 use super::slot::{Heat, InArena, Tag};
 use super::stats::Removed;
 use super::table::{Home, Spot, spots};
@@ -31,7 +31,7 @@ impl Held<'_> {
 /// What a state is kept by: the limit that stepped on it or, where there is none, its class and when it is dead.
 #[derive(Clone, Copy)]
 pub(crate) enum By<'a> {
-    Limit(&'a Limit),
+    Limit { limit: &'a Limit, verdict: &'a Verdict },
     Class { class: Class, dead_at: Micros },
 }
 
@@ -39,14 +39,14 @@ impl By<'_> {
     #[inline]
     fn class(self) -> Class {
         match self {
-            Self::Limit(limit) => limit.class(),
+            Self::Limit { limit, .. } => limit.class(),
             Self::Class { class, .. } => class,
         }
     }
 
     fn dead_at(self, state: &mut State, now: Micros) -> Micros {
         match self {
-            Self::Limit(limit) => now.plus(limit.keep_for(state, now)),
+            Self::Limit { limit, verdict } => limit.kept_until(state, verdict, now),
             Self::Class { dead_at, .. } => dead_at,
         }
     }
@@ -65,6 +65,12 @@ pub(crate) struct Found {
 impl Found {
     fn packed(&self) -> Packed {
         Packed { word: self.word, extra: self.tag.extra() }
+    }
+
+    /// Its packed state, if it is packed under this class.
+    #[inline]
+    pub(crate) fn packed_as(&self, class: Class) -> Option<Packed> {
+        (class.packs() && self.class == Some(class)).then(|| self.packed())
     }
 
     #[inline]
@@ -140,27 +146,25 @@ impl Memory {
         }
     }
 
-    /// Writes a state back into its slot.
+    /// Writes a state back that was packed and still is.
+    #[inline]
+    pub(crate) fn repack(&self, found: &Found, packed: Packed, heat: Heat) {
+        self.put(found.spot, found.tag.heated(heat).with_extra(packed.extra), packed.word);
+    }
+
+    /// Writes a state back into its slot, after `verdict` was given on it.
     #[inline]
     pub(crate) fn write_back(
         &self,
         found: &Found,
         limit: &Limit,
         state: &mut State,
-        heat: Heat,
+        verdict: &Verdict,
         held: Held<'_>,
     ) {
-        let by = By::Limit(limit);
-        // The common case: packed before, packed now, under the same number.
-        if found.class == Some(limit.class())
-            && let Some(packed) = self.pack(by, state, held.now)
-        {
-            let tag = Tag::new(found.tag.key_tag(), found.tag.class(), heat, packed.extra);
-            self.put(found.spot, tag, packed.word);
-            return;
-        }
+        let (by, heat) = (By::Limit { limit, verdict }, Heat::of(verdict));
         let before = found.in_arena().map_or(0, |at| at.block);
-        if !self.store(found.spot, found.tag.key_tag(), before, by, state, heat, held) {
+        if !self.store(found.spot, found.tag, before, by, state, heat, held) {
             // No room for what it has grown to: it stays as it was, and this charge is not remembered.
             self.counts.unremembered(found.spot.set);
         }
@@ -190,7 +194,7 @@ impl Memory {
             self.counts.unremembered(home.first);
             return None;
         };
-        if !self.store(spot, home.tag, 0, by, state, heat, held) {
+        if !self.store(spot, Tag::unnamed(home.tag), 0, by, state, heat, held) {
             self.counts.unremembered(home.first);
             return None;
         }
@@ -198,24 +202,24 @@ impl Memory {
         Some(spot)
     }
 
-    /// Fills a slot with a state, packed if that fits, else in the arena, where its words are in `before` (0: nowhere yet).
+    /// Fills a slot with a state, packed if that fits, else in the arena, where its words are in `before` (0: nowhere yet). `tag` is the
+    /// slot's so far, or that of the key.
     #[expect(clippy::too_many_arguments, reason = "all of what a slot is made of")]
     fn store(
         &self,
         spot: Spot,
-        key_tag: u64,
+        tag: Tag,
         before: BlockId,
         by: By<'_>,
         state: &mut State,
         heat: Heat,
         held: Held<'_>,
     ) -> bool {
-        let class = by.class();
         if let Some(packed) = self.pack(by, state, held.now)
-            && let number = self.classes.id(class)
+            && let number = self.number_of(by.class(), tag.class())
             && number != UNNAMED
         {
-            self.put(spot, Tag::new(key_tag, number, heat, packed.extra), packed.word);
+            self.put(spot, Tag::new(tag.key_tag(), number, heat, packed.extra), packed.word);
             if before != 0 {
                 self.arena.free(before);
             }
@@ -223,12 +227,18 @@ impl Memory {
         }
         let dead_at = by.dead_at(state, held.now);
         let mut room = Room { memory: self, held };
-        let Some(block) = self.arena.store(state, before, spot.number(), key_tag, &mut room) else {
+        let Some(block) = self.arena.store(state, before, spot.number(), tag.key_tag(), &mut room) else {
             return false;
         };
-        let tag = Tag::new(key_tag, self.classes.id(class.loose()), heat, 0);
-        self.put(spot, tag, InArena::new(block, dead_at).word());
+        let number = self.number_of(by.class().loose(), tag.class());
+        self.put(spot, Tag::new(tag.key_tag(), number, heat, 0), InArena::new(block, dead_at).word());
         true
+    }
+
+    /// The number of a class, which nearly always is the one that the slot had.
+    #[inline]
+    fn number_of(&self, class: Class, before: ClassId) -> ClassId {
+        if self.classes.get(before) == Some(class) { before } else { self.classes.id(class) }
     }
 
     /// Finds or makes a free slot in one of a key's sets.

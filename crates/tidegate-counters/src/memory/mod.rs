@@ -4,13 +4,15 @@
 //! start. When a key finds both of its sets full, what matters least is forgotten: first what is dead, then what is far from its limit,
 //! then what would be dead soonest; what was forgotten alive is counted.
 //!
-//! Reading order: `slot` (the bits), `table` (sets and their locks), `arena`, then `request` (one decision from lock to lock), `keep` (how a
-//! state is stored and who makes room for it), `sweep` (how idle keys leave), `snapshot`.
+//! Reading order: `slot` (the bits), `table` (sets and their locks), `arena`, then `request` and `desk` (one decision from lock to lock), `keep` (how
+//! a state is stored and who makes room for it), `sweep` (how idle keys leave), `snapshot`.
 
 mod arena; // room for states that do not fit a slot
 mod classes; // what has to be known to read a state
+mod desk; // a request laid out: its sets locked, all takes judged, what changed written
 mod keep; // storing a state, and making room for it
-mod request; // one request from lock to lock
+mod pages; // large pages for large tables
+mod request; // one request, from takes to answers
 mod slot; // the bits of a slot
 mod snapshot; // all counters as a file
 mod stats; // what happened to the counters
@@ -30,6 +32,7 @@ use crate::{Batch, Counters, Inspection, Unavailable};
 
 use arena::Arena;
 use classes::Classes;
+use request::NEAR;
 pub use snapshot::{Loaded, SnapshotError};
 use stats::Counts;
 pub use stats::Stats;
@@ -116,8 +119,13 @@ impl Memory {
     /// The same as [`Counters::take`], without a future around it.
     pub fn take_now(&self, batch: &mut Batch<'_>, now: Micros) {
         self.keep_up(now);
-        batch.judge(|takes, rest, answers| {
-            self.bring_near(takes.len(), rest);
+        let mut near = 0;
+        batch.judge(|takes, ahead, answers| {
+            if answers.len() >= near && ahead.len() > 1 {
+                let ahead = &ahead[..ahead.len().min(NEAR.max(takes.len()))];
+                self.bring_near(ahead);
+                near = answers.len() + ahead.len();
+            }
             self.request(takes, now, answers)
         });
     }

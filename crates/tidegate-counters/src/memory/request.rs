@@ -1,63 +1,37 @@
-//! One request from lock to lock: find the counters, lock their sets, judge all takes, write, unlock.
+//! One request, from its takes to its answers. Start at [`Memory::request`].
+//!
+//! Most requests are one take on a key that is there: that is done here, if its state is packed within one cache line. All others are laid out on
+//! a desk (`desk`).
 
-use std::cell::RefCell;
+use tidegate_core::{Ask, Key, Limit, Micros, Packed, Role, Verdict};
 
-use tidegate_core::{Algorithm, Ask, Charge, Key, Limit, Micros, Role, State, Verdict, admits};
-
-use crate::{Answer, Inspection, Mode, Take};
+use crate::{Answer, Inspection, Take};
 
 use super::Memory;
-use super::keep::{By, Found, Held};
-use super::slot::Heat;
+use super::keep::Found;
+use super::slot::{Heat, Tag};
 use super::stats::Removed;
-use super::sweep::SETS_PER_INSERT;
-use super::sync::thread_local;
-use super::table::{Home, Spot};
+use super::table::{Home, Set, Spot};
 
-/// How many takes ahead a set is brought nearer, and what its slot names in the arena.
-const SETS_AHEAD: usize = 12;
-const BLOCKS_AHEAD: usize = 6;
-
-/// A counter that a request has to do with.
-struct Open {
-    key: Key,
-    algorithm: Algorithm,
-    home: Home,
-    /// Its slot, once its sets are locked; none if it was never touched.
-    found: Option<Found>,
-    state: State,
-    /// Was something done to it that may have to be written?
-    changed: bool,
-    heat: Heat,
-}
-
-/// What a thread works with, kept from request to request so that nothing is allocated for one.
-#[derive(Default)]
-struct Desk {
-    open: Vec<Open>,
-    /// States that were worked on before, by their algorithm: their lists are room for the next.
-    spare: [Vec<State>; Algorithm::ALL.len()],
-    /// Which of `open` each take is about.
-    of_take: Vec<usize>,
-    sets: Vec<usize>,
-    pinned: Vec<Option<Spot>>,
-}
-
-thread_local! {
-    static DESK: RefCell<Desk> = RefCell::default();
-}
+/// How many takes are brought near at a time: about as many as a core can wait for at once.
+pub(crate) const NEAR: usize = 16;
 
 impl Memory {
-    /// Brings near what the takes after a request of `len` takes will need.
-    #[inline]
-    pub(crate) fn bring_near(&self, len: usize, rest: &[Take<'_>]) {
-        for take in rest.iter().skip(SETS_AHEAD.saturating_sub(len)).take(len.min(SETS_AHEAD)) {
+    /// Brings near what some takes will need: the first set of each, so that the memory fetches them at the same time; then the second of those
+    /// that are not there; then what their slots name in the arena.
+    pub(crate) fn bring_near(&self, takes: &[Take<'_>]) {
+        for take in takes {
             self.table.set(self.table.home(take.key).first).touch();
         }
-        for take in rest.iter().skip(BLOCKS_AHEAD.saturating_sub(len)).take(len.min(BLOCKS_AHEAD)) {
-            if !take.limit.class().packs() {
-                let home = self.table.home(take.key);
-                let set = self.table.set(home.first);
+        for take in takes {
+            let home = self.table.home(take.key);
+            if self.table.set(home.first).find(home.tag).is_none() {
+                self.table.set(home.second).touch();
+            }
+        }
+        for take in takes.iter().filter(|take| !take.limit.class().packs()) {
+            let home = self.table.home(take.key);
+            for set in [home.first, home.second].map(|set| self.table.set(set)) {
                 if let Some(slot) = set.find(home.tag) {
                     self.arena.touch(set.word(slot) as u32);
                 }
@@ -66,206 +40,70 @@ impl Memory {
     }
 
     /// Judges one request and carries it out; says whether it is admitted.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn request(&self, takes: &[Take<'_>], now: Micros, answers: &mut Vec<Answer>) -> bool {
-        if let [take] = takes
-            && let Some(admitted) = self.step_in_place(take, now, answers)
-        {
-            return admitted;
+        if let [take] = takes {
+            let home = self.table.home(take.key);
+            // A key that is found in a set, under the lock of that set, is nowhere else.
+            if self.step_in_set(home.first, home.tag, take, now, answers)
+                || self.step_in_set(home.second, home.tag, take, now, answers)
+            {
+                let admitted = answers.last().is_some_and(|answer| answer.verdict.admitted());
+                return admitted || take.role == Role::Shadow;
+            }
         }
-        self.request_of_many(takes, now, answers)
+        self.request_on_desk(takes, now, answers)
     }
 
-    /// The common case: one take, on a key that is in the first of its sets. One lock. Nothing if it is another case.
-    #[inline]
-    fn step_in_place(&self, take: &Take<'_>, now: Micros, answers: &mut Vec<Answer>) -> Option<bool> {
-        let home = self.table.home(take.key);
-        let set = self.table.set(home.first);
-        let slot = set.find(home.tag)?;
+    /// The common case: one take, on a key that is in this set. One lock. Says whether it was that case.
+    #[inline(always)]
+    fn step_in_set(
+        &self,
+        number: usize,
+        key_tag: u64,
+        take: &Take<'_>,
+        now: Micros,
+        answers: &mut Vec<Answer>,
+    ) -> bool {
+        let set = self.table.set(number);
+        let Some(slot) = set.find(key_tag) else { return false };
         set.lock();
-        if !set.tag(slot).is_of(home.tag) {
+        let tag = set.tag(slot);
+        if !tag.is_of(key_tag) {
             set.unlock(); // It was moved or forgotten before the lock was there.
-            return None;
+            return false;
         }
-        let found = self.read(Spot { set: home.first, slot });
-        let held = Held { sets: &[home.first], pinned: &[Some(found.spot)], now };
-        let verdict = if take.limit.class().packs() {
-            self.step_on(&found, take, &mut State::default(), held)
-        } else {
-            self.step_on_desk(&found, take, held)
-        };
+        let verdict = &mut answers.push_mut(Answer::BLANK).verdict;
+        if !self.step_packed(set, slot, tag, take, now, verdict) {
+            self.step_on_slot(Spot { set: number, slot }, take, now, verdict);
+        }
         set.unlock();
-        answers.push(local(verdict));
-        Some(verdict.admitted() || take.role == Role::Shadow)
+        true
     }
 
-    fn step_on_desk(&self, found: &Found, take: &Take<'_>, held: Held<'_>) -> Verdict {
-        DESK.with(|desk| {
-            let desk = &mut *desk.borrow_mut();
-            let spare = &mut desk.spare[take.limit.algorithm() as usize];
-            let mut state = spare.pop().unwrap_or_default();
-            let verdict = self.step_on(found, take, &mut state, held);
-            spare.push(state);
-            verdict
-        })
-    }
-
-    #[inline]
-    fn step_on(&self, found: &Found, take: &Take<'_>, state: &mut State, held: Held<'_>) -> Verdict {
-        self.load(found, take.limit, state);
-        let verdict = take.limit.step(state, take.ask, held.now);
-        let heat = Heat::of(&verdict);
-        if may_write(&take.ask, &verdict) || self.is_repaired(found, state) {
-            self.write_back(found, take.limit, state, heat, held);
-        } else {
-            self.heat(found, heat);
+    /// Steps on a slot of a locked set if its state is packed under the class of the limit, and stays so: nothing leaves the cache line. Says
+    /// whether it did.
+    #[inline(always)]
+    fn step_packed(
+        &self,
+        set: Set<'_>,
+        slot: usize,
+        tag: Tag,
+        take: &Take<'_>,
+        now: Micros,
+        verdict: &mut Verdict,
+    ) -> bool {
+        let class = take.limit.class();
+        if !class.packs() || self.classes.get(tag.class()) != Some(class) {
+            return false;
         }
-        verdict
-    }
-
-    fn request_of_many(&self, takes: &[Take<'_>], now: Micros, answers: &mut Vec<Answer>) -> bool {
-        DESK.with(|desk| {
-            let desk = &mut *desk.borrow_mut();
-            self.open(takes.iter().map(|take| (take.key, take.limit)), desk);
-            self.lock(desk);
-            let admitted = self.judge(takes, now, answers, desk);
-            let inserted = self.write(takes, now, desk);
-            self.unlock(desk);
-            if inserted > 0 {
-                self.sweep_sets(inserted * SETS_PER_INSERT, now);
-            }
-            admitted
-        })
-    }
-
-    /// Lays out the counters that some keys name, each once.
-    fn open<'a>(&self, counters: impl Iterator<Item = (Key, &'a Limit)>, desk: &mut Desk) {
-        desk.of_take.clear();
-        for (key, limit) in counters {
-            let known = desk.open.iter().position(|open| open.key == key);
-            desk.of_take.push(known.unwrap_or(desk.open.len()));
-            if known.is_none() {
-                let algorithm = limit.algorithm();
-                let state = desk.spare[algorithm as usize].pop().unwrap_or_default();
-                let home = self.table.home(key);
-                let heat = Heat::COLD;
-                desk.open.push(Open { key, algorithm, home, found: None, state, changed: false, heat });
-            }
-        }
-    }
-
-    /// Locks the sets of all open counters, in order, and finds their slots.
-    ///
-    /// A key is nearly always in its first set, or in none; only if it is not in the first does the second have to be locked as well. What
-    /// was seen without a lock may have changed since; then both sets of all are locked, which is always enough.
-    fn lock(&self, desk: &mut Desk) {
-        let mut whole = false;
-        loop {
-            desk.sets.clear();
-            for open in &desk.open {
-                desk.sets.push(open.home.first);
-                if whole || self.table.find(open.home.first, open.home.tag).is_none() {
-                    desk.sets.push(open.home.second);
-                }
-            }
-            desk.sets.sort_unstable();
-            desk.sets.dedup();
-            desk.sets.iter().for_each(|set| self.table.lock(*set));
-            let mut all_found = true;
-            for open in &mut desk.open {
-                let Home { tag, first, second } = open.home;
-                let spot = self.table.find(first, tag);
-                all_found &= spot.is_some() || desk.sets.binary_search(&second).is_ok();
-                let spot = spot.or_else(|| self.table.find(second, tag));
-                open.found = spot.map(|spot| self.read(spot));
-            }
-            if all_found {
-                return;
-            }
-            desk.sets.iter().for_each(|set| self.table.unlock(*set));
-            whole = true;
-        }
-    }
-
-    fn unlock(&self, desk: &mut Desk) {
-        desk.sets.iter().for_each(|set| self.table.unlock(*set));
-        for open in desk.open.drain(..) {
-            desk.spare[open.algorithm as usize].push(open.state);
-        }
-    }
-
-    /// Judges all takes as if the request were admitted. If it is not, starts over and carries out only what is applied all the same.
-    fn judge(&self, takes: &[Take<'_>], now: Micros, answers: &mut Vec<Answer>, desk: &mut Desk) -> bool {
-        let from = answers.len();
-        self.load_all(takes, desk);
-        for (take, at) in takes.iter().zip(&desk.of_take) {
-            let open = &mut desk.open[*at];
-            let verdict = take.limit.step(&mut open.state, take.ask, now);
-            open.heat = Heat::of(&verdict);
-            open.changed |= may_write(&take.ask, &verdict);
-            answers.push(local(verdict));
-        }
-        let answers = &mut answers[from..];
-        let passed = |(take, answer): (&Take<'_>, &Answer)| (take.role, answer.verdict.admitted());
-        let admitted = admits(takes.iter().zip(&*answers).map(passed));
-        if admitted || takes.len() == 1 {
-            return admitted; // A refusal of the only take has touched nothing.
-        }
-        self.load_all(takes, desk);
-        for ((take, at), answer) in takes.iter().zip(&desk.of_take).zip(answers) {
-            let open = &mut desk.open[*at];
-            if gives_back(&take.ask) || take.limit.charge() == Charge::Always {
-                answer.verdict = take.limit.step(&mut open.state, take.ask, now);
-                open.changed |= may_write(&take.ask, &answer.verdict);
-            } else {
-                // Shown in any case: a broken clock's times are repaired by whoever asks, or a key that is only refused stays frozen.
-                let shown = take.limit.show(&mut open.state, take.ask, now);
-                if answer.verdict.admitted() {
-                    answer.verdict = shown;
-                }
-            }
-            open.heat = Heat::of(&answer.verdict);
-        }
-        false
-    }
-
-    /// Reads the states of all open counters from their slots.
-    fn load_all(&self, takes: &[Take<'_>], desk: &mut Desk) {
-        for (take, at) in takes.iter().zip(&desk.of_take) {
-            let open = &mut desk.open[*at];
-            open.changed = false;
-            match &open.found {
-                Some(found) => self.load(found, take.limit, &mut open.state),
-                None => take.limit.renew(&mut open.state),
-            }
-        }
-    }
-
-    /// Writes what changed; says how many keys are new.
-    fn write(&self, takes: &[Take<'_>], now: Micros, desk: &mut Desk) -> usize {
-        let mut inserted = 0;
-        desk.pinned.clear();
-        desk.pinned.extend(desk.open.iter().map(|open| open.found.map(|found| found.spot)));
-        for at in 0..desk.open.len() {
-            // The last take on a counter says by which limit it is kept.
-            let Some(last) = desk.of_take.iter().rposition(|of| *of == at) else { continue };
-            let limit = takes[last].limit;
-            let held = Held { sets: &desk.sets, pinned: &desk.pinned, now };
-            let open = &mut desk.open[at];
-            match open.found {
-                Some(found) if open.changed || self.is_repaired(&found, &open.state) => {
-                    self.write_back(&found, limit, &mut open.state, open.heat, held);
-                }
-                Some(found) => self.heat(&found, open.heat),
-                None if open.changed => {
-                    let spot = self.insert(open.home, By::Limit(limit), &mut open.state, open.heat, held);
-                    inserted += usize::from(spot.is_some());
-                    desk.pinned[at] = spot;
-                }
-                None => {}
-            }
-        }
-        inserted
+        let packed = Packed { word: set.word(slot), extra: tag.extra() };
+        let Some(packed) = take.limit.step_packed(packed, self.era(), take.ask, now, verdict) else {
+            return false;
+        };
+        set.put_word(slot, packed.word);
+        set.put_tag(slot, tag.heated(Heat::of(verdict)).with_extra(packed.extra));
+        true
     }
 
     /// Looks at a counter and touches nothing.
@@ -297,19 +135,4 @@ impl Memory {
         self.table.unlock(low);
         result
     }
-}
-
-fn local(verdict: Verdict) -> Answer {
-    Answer { verdict, mode: Mode::Local }
-}
-
-/// Does it give something back? Then it is applied in a refused request too.
-fn gives_back(ask: &Ask) -> bool {
-    matches!(ask, Ask::Refund { .. } | Ask::Settle { .. } | Ask::Release { .. })
-}
-
-/// Can it have changed more of the state than a broken clock's times?
-fn may_write(ask: &Ask, verdict: &Verdict) -> bool {
-    let holds = matches!(ask, Ask::Acquire { .. } | Ask::Renew { .. });
-    verdict.applied != 0 || (holds && verdict.admitted())
 }

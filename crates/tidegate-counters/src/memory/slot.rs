@@ -67,6 +67,11 @@ impl Tag {
         )
     }
 
+    /// Of a key that has no slot yet.
+    pub(crate) fn unnamed(key_tag: u64) -> Self {
+        Self(key_tag)
+    }
+
     pub(crate) fn of_word(word: u64) -> Self {
         Self(word & !LOCK)
     }

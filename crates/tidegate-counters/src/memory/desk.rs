@@ -1,0 +1,288 @@
+//! The desk: where the counters of a request are laid out, their sets locked, all takes judged, and what changed is written.
+
+use std::cell::RefCell;
+
+use tidegate_core::{Algorithm, Ask, Charge, Class, Key, Limit, Micros, Packed, State, Verdict, admits};
+
+use crate::{Answer, Take};
+
+use super::Memory;
+use super::keep::{By, Found, Held};
+use super::slot::Heat;
+use super::sweep::SETS_PER_INSERT;
+use super::sync::thread_local;
+use super::table::{Home, Spot};
+
+/// What a thread works with, kept from request to request so that nothing is allocated for one.
+#[derive(Default)]
+struct Desk {
+    /// The counters of this request, each once, are the first `len`; after them lie those of earlier requests, whose states are room for later
+    /// ones.
+    open: Vec<Open>,
+    len: usize,
+    /// Which of them each take is about.
+    of_take: Vec<usize>,
+    /// The sets whose locks are held, in order.
+    sets: Vec<usize>,
+    /// The slots that must stay where they are.
+    pinned: Vec<Option<Spot>>,
+    spare: Spare,
+}
+
+/// States that were worked on before, by algorithm: their lists are room for the next.
+type Spare = [Vec<State>; Algorithm::ALL.len()];
+
+thread_local! {
+    static DESK: RefCell<Desk> = RefCell::default();
+}
+
+/// A counter that a request has to do with.
+struct Open {
+    key: Key,
+    home: Home,
+    /// The last take on it: its limit says how it is kept.
+    last_take: usize,
+    /// Its slot, once its sets are locked; none if it was never touched.
+    found: Option<Found>,
+    /// The state that is worked on while it is packed, and its class.
+    packed: Option<(Class, Packed)>,
+    /// The state that is worked on otherwise, and whose room it has.
+    state: State,
+    algorithm: Algorithm,
+    /// Was something done to the state that may have to be written?
+    changed: bool,
+}
+
+impl Open {
+    /// Room for a state of this limit.
+    fn room(&mut self, limit: &Limit, spare: &mut Spare) -> &mut State {
+        if self.algorithm != limit.algorithm() {
+            let fitting = spare[limit.algorithm() as usize].pop().unwrap_or_default();
+            spare[self.algorithm as usize].push(std::mem::replace(&mut self.state, fitting));
+            self.algorithm = limit.algorithm();
+        }
+        &mut self.state
+    }
+}
+
+impl Memory {
+    /// One take on a slot whose set is locked.
+    pub(crate) fn step_on_slot(&self, spot: Spot, take: &Take<'_>, now: Micros, verdict: &mut Verdict) {
+        DESK.with(|desk| {
+            let desk = &mut *desk.borrow_mut();
+            let spare = &mut desk.spare[take.limit.algorithm() as usize];
+            let mut state = spare.pop().unwrap_or_default();
+            let found = self.read(spot);
+            self.load(&found, take.limit, &mut state);
+            *verdict = take.limit.step(&mut state, take.ask, now);
+            if may_write(&take.ask, verdict) || self.is_repaired(&found, &state) {
+                let held = Held { sets: &[spot.set], pinned: &[Some(spot)], now };
+                self.write_back(&found, take.limit, &mut state, verdict, held);
+            } else {
+                self.heat(&found, Heat::of(verdict));
+            }
+            spare.push(state);
+        });
+    }
+
+    /// Judges a request of any takes and carries it out; says whether it is admitted.
+    pub(crate) fn request_on_desk(&self, takes: &[Take<'_>], now: Micros, answers: &mut Vec<Answer>) -> bool {
+        DESK.with(|desk| {
+            let desk = &mut *desk.borrow_mut();
+            self.lay_out(takes, desk);
+            self.lock(desk);
+            let from = answers.len();
+            let admitted = self.judge(takes, now, answers, desk);
+            let inserted = self.write(takes, now, &answers[from..], desk);
+            self.unlock(desk);
+            if inserted > 0 {
+                self.sweep_sets(inserted * SETS_PER_INSERT, now);
+            }
+            admitted
+        })
+    }
+
+    /// Lays out the counters that the takes name, each once.
+    fn lay_out(&self, takes: &[Take<'_>], desk: &mut Desk) {
+        desk.of_take.clear();
+        desk.len = 0;
+        for (last_take, take) in takes.iter().enumerate() {
+            if let Some(at) = desk.open[..desk.len].iter().position(|open| open.key == take.key) {
+                desk.of_take.push(at);
+                desk.open[at].last_take = last_take;
+                continue;
+            }
+            desk.of_take.push(desk.len);
+            let (key, home) = (take.key, self.table.home(take.key));
+            if let Some(open) = desk.open.get_mut(desk.len) {
+                (open.key, open.home, open.last_take) = (key, home, last_take);
+            } else {
+                let (state, algorithm) = (State::default(), take.limit.algorithm());
+                let (found, packed, changed) = (None, None, false);
+                desk.open.push(Open { key, home, last_take, found, packed, state, algorithm, changed });
+            }
+            desk.len += 1;
+        }
+    }
+
+    /// Locks the sets of all counters, in order, and finds their slots.
+    ///
+    /// A key that is in a set is in no other, so that set is enough; both have to be locked only if it is in none. What was seen without a lock
+    /// may have changed since: then both sets of all are locked, which is always enough.
+    fn lock(&self, desk: &mut Desk) {
+        let mut whole = false;
+        loop {
+            desk.sets.clear();
+            for Open { home, .. } in &desk.open[..desk.len] {
+                let is_in = |set: &usize| !whole && self.table.set(*set).find(home.tag).is_some();
+                match [home.first, home.second].into_iter().find(is_in) {
+                    Some(set) => desk.sets.push(set),
+                    None => desk.sets.extend([home.first, home.second]),
+                }
+            }
+            if desk.sets.len() > 1 {
+                desk.sets.sort_unstable();
+                desk.sets.dedup();
+            }
+            desk.sets.iter().for_each(|set| self.table.lock(*set));
+            if self.find_all(desk) {
+                return;
+            }
+            self.unlock(desk);
+            whole = true;
+        }
+    }
+
+    fn unlock(&self, desk: &Desk) {
+        desk.sets.iter().for_each(|set| self.table.unlock(*set));
+    }
+
+    /// Finds the slots of all counters in the locked sets; says whether it is certain of those that have none.
+    fn find_all(&self, desk: &mut Desk) -> bool {
+        for open in &mut desk.open[..desk.len] {
+            let Home { tag, first, second } = open.home;
+            let [in_first, in_second] = [first, second].map(|set| desk.sets.contains(&set));
+            let spot = if in_first { self.table.find(first, tag) } else { None };
+            let spot = spot.or_else(|| if in_second { self.table.find(second, tag) } else { None });
+            if spot.is_none() && !(in_first && in_second) {
+                return false;
+            }
+            open.found = spot.map(|spot| self.read(spot));
+        }
+        true
+    }
+
+    /// Judges all takes as if the request were admitted. If it is not, starts over and carries out only what is applied all the same.
+    fn judge(&self, takes: &[Take<'_>], now: Micros, answers: &mut Vec<Answer>, desk: &mut Desk) -> bool {
+        let from = answers.len();
+        self.load_all(takes, desk);
+        for (take, at) in takes.iter().zip(&desk.of_take) {
+            let verdict = &mut answers.push_mut(Answer::BLANK).verdict;
+            self.step(&mut desk.open[*at], take, now, verdict, &mut desk.spare);
+        }
+        let answers = &mut answers[from..];
+        let passed = |(take, answer): (&Take<'_>, &Answer)| (take.role, answer.verdict.admitted());
+        let admitted = admits(takes.iter().zip(&*answers).map(passed));
+        if admitted || takes.len() == 1 {
+            return admitted; // A refusal of the only take has charged nothing.
+        }
+        self.load_all(takes, desk);
+        for ((take, at), answer) in takes.iter().zip(&desk.of_take).zip(answers) {
+            let open = &mut desk.open[*at];
+            if gives_back(&take.ask) || take.limit.charge() == Charge::Always {
+                self.step(open, take, now, &mut answer.verdict, &mut desk.spare);
+                continue;
+            }
+            // Shown in any case: a broken clock's times are repaired by whoever asks, or a key that is only refused stays frozen.
+            let shown = self.show(open, take, now, &mut desk.spare);
+            if answer.verdict.admitted() {
+                answer.verdict = shown;
+            }
+        }
+        false
+    }
+
+    /// Takes the states of all counters from their slots.
+    fn load_all(&self, takes: &[Take<'_>], desk: &mut Desk) {
+        for open in &mut desk.open[..desk.len] {
+            let limit = takes[open.last_take].limit;
+            open.changed = false;
+            let class = limit.class();
+            open.packed =
+                open.found.as_ref().and_then(|found| found.packed_as(class)).map(|packed| (class, packed));
+            if open.packed.is_none() {
+                let found = open.found;
+                let state = open.room(limit, &mut desk.spare);
+                match &found {
+                    Some(found) => self.load(found, limit, state),
+                    None => limit.renew(state),
+                }
+            }
+        }
+    }
+
+    /// Judges a take and carries it out on the desk.
+    fn step(&self, open: &mut Open, take: &Take<'_>, now: Micros, verdict: &mut Verdict, spare: &mut Spare) {
+        if let Some((class, packed)) = open.packed
+            && class == take.limit.class()
+            && let Some(stepped) = take.limit.step_packed(packed, self.era(), take.ask, now, verdict)
+        {
+            open.packed = Some((class, stepped));
+        } else {
+            *verdict = take.limit.step(self.unpacked(open, take.limit, spare), take.ask, now);
+            open.changed |= may_write(&take.ask, verdict);
+        }
+    }
+
+    /// Judges a take and carries nothing out.
+    fn show(&self, open: &mut Open, take: &Take<'_>, now: Micros, spare: &mut Spare) -> Verdict {
+        take.limit.show(self.unpacked(open, take.limit, spare), take.ask, now)
+    }
+
+    /// The state that is worked on, unpacked if it was not.
+    fn unpacked<'a>(&self, open: &'a mut Open, limit: &Limit, spare: &mut Spare) -> &'a mut State {
+        if let Some((class, packed)) = open.packed.take() {
+            *open.room(limit, spare) = class.unpack(packed, self.era());
+            open.changed = true; // It may have been stepped on while it was packed.
+        }
+        &mut open.state
+    }
+
+    /// Writes what changed; says how many keys are new.
+    fn write(&self, takes: &[Take<'_>], now: Micros, answers: &[Answer], desk: &mut Desk) -> usize {
+        let mut inserted = 0;
+        desk.pinned.clear();
+        desk.pinned.extend(desk.open[..desk.len].iter().map(|open| open.found.map(|found| found.spot)));
+        for at in 0..desk.len {
+            let held = Held { sets: &desk.sets, pinned: &desk.pinned, now };
+            let open = &mut desk.open[at];
+            let (limit, verdict) = (takes[open.last_take].limit, &answers[open.last_take].verdict);
+            match (open.found, open.packed) {
+                (Some(found), Some((_, packed))) => self.repack(&found, packed, Heat::of(verdict)),
+                (Some(found), None) if open.changed || self.is_repaired(&found, &open.state) => {
+                    self.write_back(&found, limit, &mut open.state, verdict, held);
+                }
+                (Some(found), None) => self.heat(&found, Heat::of(verdict)),
+                (None, _) if open.changed => {
+                    let by = By::Limit { limit, verdict };
+                    let spot = self.insert(open.home, by, &mut open.state, Heat::of(verdict), held);
+                    inserted += usize::from(spot.is_some());
+                    desk.pinned[at] = spot;
+                }
+                (None, _) => {}
+            }
+        }
+        inserted
+    }
+}
+
+/// Does it give something back? Then it is applied in a refused request too.
+fn gives_back(ask: &Ask) -> bool {
+    matches!(ask, Ask::Refund { .. } | Ask::Settle { .. } | Ask::Release { .. })
+}
+
+/// Can it have changed more of the state than a broken clock's times?
+fn may_write(ask: &Ask, verdict: &Verdict) -> bool {
+    let holds = matches!(ask, Ask::Acquire { .. } | Ask::Renew { .. });
+    verdict.applied != 0 || (holds && verdict.admitted())
+}
