@@ -87,6 +87,29 @@ pub(crate) fn need_component(component: &str, subcommand: &str) -> Outcome {
     )))
 }
 
+/// Miri, which only nightly toolchains have.
+pub(crate) fn miri(words: &[&str]) -> Command {
+    program("rustup", &[&["run", "nightly", "cargo", "miri"], words].concat())
+}
+
+/// Makes sure that Miri is there, by adding it, and the toolchain that has it, if need be.
+pub(crate) fn need_miri() -> Outcome {
+    if answers(&mut miri(&["--version"])) {
+        return Ok(());
+    }
+    println!("Miri is missing, adding it");
+    let components = ["--profile=minimal", "--component=miri", "--component=rust-src"];
+    let mut install = program("rustup", &[&["toolchain", "install", "nightly"], &components[..]].concat());
+    if run(&mut install).is_ok() && answers(&mut miri(&["--version"])) {
+        return Ok(());
+    }
+    Err(Failure::Failed(
+        "Miri is missing and could not be added: races are looked for by loom alone\n\
+         with rustup: rustup toolchain install nightly --component miri --component rust-src"
+            .into(),
+    ))
+}
+
 /// Makes sure that valgrind is there. Installs it where that needs no password: as root, with apt-get.
 pub(crate) fn need_valgrind() -> Outcome {
     if answers(&mut program("valgrind", &["--version"])) {

@@ -29,6 +29,11 @@ const GROUPS: &[Group] = &[
         run: tidy,
     },
     Group { name: "unit", about: "unit, property and documentation tests", run: unit },
+    Group {
+        name: "races",
+        about: "the counters in memory under loom, in every order of a few threads, and under Miri",
+        run: races,
+    },
     Group { name: "docs", about: "the documentation builds without a warning", run: docs },
     Group { name: "accuracy", about: "the quick run of `cargo xtask accuracy`", run: accuracy },
     Group {
@@ -46,7 +51,7 @@ pub(crate) fn details() -> String {
         text += &format!("  {:9} {}\n", group.name, group.about);
     }
     text + "\nAll groups run even if one fails, so that one run shows everything; --fail-fast stops at the first.\n\
-            What is missing (rustfmt, clippy, valgrind) is installed where that needs no password."
+            What is missing (rustfmt, clippy, Miri, valgrind) is installed where that needs no password."
 }
 
 pub(crate) fn run(arguments: &[String]) -> Outcome {
@@ -138,6 +143,24 @@ fn tidy() -> Result<Done, Failure> {
 
 fn unit() -> Result<Done, Failure> {
     passed(shell::run(&mut shell::cargo(&["test", "--workspace", "--no-fail-fast"])))
+}
+
+/// Each has a target folder of its own: they build everything with other flags, and would throw the ordinary build away.
+fn races() -> Result<Done, Failure> {
+    let target = shell::target_folder()?;
+    let flags = std::env::var("RUSTFLAGS").unwrap_or_default();
+    let mut models =
+        shell::cargo(&["test", "--profile=models", "--package=tidegate-counters", "--lib", "models"]);
+    models.env("RUSTFLAGS", format!("{flags} --cfg loom").trim());
+    shell::run(models.env("CARGO_TARGET_DIR", target.join("loom")))?;
+    if let Err(Failure::Failed(reason) | Failure::Usage(reason)) = shell::need_miri() {
+        println!("{reason}");
+        return Ok(Done::Skipped(reason));
+    }
+    let mut miri = shell::miri(&["test", "--package=tidegate-counters", "--test=stress"]);
+    // What is looked for is races. To watch borrows too takes ten times as long, and here they are all the compiler's.
+    miri.env("MIRIFLAGS", "-Zmiri-disable-stacked-borrows");
+    passed(shell::run(miri.env("CARGO_TARGET_DIR", target.join("miri"))))
 }
 
 fn docs() -> Result<Done, Failure> {

@@ -18,12 +18,18 @@ const fn scaled(natively: u64, in_miri: u64) -> u64 {
     if cfg!(miri) { in_miri } else { natively }
 }
 
-const THREADS: usize = scaled(12, 4) as usize;
+const THREADS: usize = scaled(12, 3) as usize;
+/// Room for everything that these tests keep.
+const ARENA: usize = scaled(1 << 20, 1 << 14) as usize;
 
-/// All kinds but places, which are held and not spent.
+/// All kinds but places, which are held and not spent. For Miri one of each layout.
 fn spending_limits(amount: u64, window: Micros) -> Result<Vec<Limit>, LimitError> {
     let mut limits = every_limit(amount, window)?;
     limits.retain(|limit| limit.algorithm() != Algorithm::Concurrency);
+    if cfg!(miri) {
+        use Algorithm::{FixedWindow, Gcra, SlidingLog, SlidingWindow};
+        limits.retain(|limit| [FixedWindow, Gcra, SlidingLog, SlidingWindow].contains(&limit.algorithm()));
+    }
     Ok(limits)
 }
 
@@ -52,9 +58,9 @@ fn admitted_in_race(memory: &Memory, key: Key, limit: &Limit, times: &[Micros], 
 
 #[test]
 fn one_key_admits_exactly_its_limit() -> Result<(), LimitError> {
-    let amount = scaled(1_000, 20);
-    let asks = scaled(200, 8);
-    let memory = memory(4_096, 1 << 20);
+    let amount = scaled(1_000, 10);
+    let asks = scaled(200, 5);
+    let memory = memory(4_096, ARENA);
     for (number, limit) in spending_limits(amount, MINUTE)?.iter().enumerate() {
         let admitted = admitted_in_race(&memory, key(number as u64), limit, &[START], asks);
         assert_eq!(admitted, [amount], "{limit}");
@@ -65,12 +71,12 @@ fn one_key_admits_exactly_its_limit() -> Result<(), LimitError> {
 
 #[test]
 fn while_budget_returns_one_key_admits_what_the_law_alone_would() -> Result<(), LimitError> {
-    let (amount, window) = (scaled(230, 23), MINUTE);
-    let asks = scaled(40, 8);
-    let memory = memory(4_096, 1 << 20);
+    let (amount, window) = (scaled(230, 6), MINUTE);
+    let asks = scaled(40, 3);
+    let memory = memory(4_096, ARENA);
     // Three windows in steps that no window, sub-window or cell is a multiple of, from the start of a window on.
     let start_us = START.get() / window.get() * window.get();
-    let steps = scaled(24, 5);
+    let steps = scaled(24, 3);
     let step_us = 3 * window.get() / steps + 1_234_567;
     let times: Vec<Micros> = (0..steps).map(|step| Micros::new(start_us + step * step_us)).collect();
     for (number, limit) in spending_limits(amount, window)?.iter().enumerate() {
@@ -98,11 +104,11 @@ fn while_budget_returns_one_key_admits_what_the_law_alone_would() -> Result<(), 
 
 #[test]
 fn each_aligned_window_admits_exactly_its_limit_while_the_clock_runs() -> Result<(), LimitError> {
-    let amount = scaled(300, 10);
+    let amount = scaled(300, 5);
     let memory = memory(4_096, 1 << 16);
     let limit = Limit::fixed_window(amount, SECOND)?;
     // Each ask moves the clock: some threads come with a time of the window before, and are judged in this one.
-    let asks = scaled(2_000, 20);
+    let asks = scaled(2_000, 10);
     let clock = AtomicU64::new(START.get());
     let step_us = 3 * SECOND.get() / (asks * THREADS as u64);
     let admitted = race(THREADS, |_| {
@@ -121,8 +127,8 @@ fn each_aligned_window_admits_exactly_its_limit_while_the_clock_runs() -> Result
 
 #[test]
 fn a_bucket_admits_its_burst_and_what_leaks_meanwhile_to_the_unit() -> Result<(), LimitError> {
-    let (amount, burst) = (777, scaled(150, 30));
-    let asks = scaled(3_000, 25);
+    let (amount, burst) = (777, scaled(150, 8));
+    let asks = scaled(3_000, 6);
     let memory = memory(4_096, 1 << 16);
     let limits = [
         Limit::token_bucket(amount, SECOND, Some(burst))?,
@@ -131,7 +137,7 @@ fn a_bucket_admits_its_burst_and_what_leaks_meanwhile_to_the_unit() -> Result<()
         // Too long a window for a slot: its level is in the arena.
         Limit::token_bucket(1_000, Micros::from_secs(36_000), Some(burst))?,
     ];
-    for (number, limit) in limits.iter().enumerate() {
+    for (number, limit) in limits.iter().enumerate().skip(scaled(0, 2) as usize) {
         let key = key(number as u64);
         let (rate, window_us) = (u64::from(limit.amount()), limit.window().expect("a window").get());
         // Less than a unit leaks between two asks, so that the bucket is never empty and nothing leaks in vain. And all of it takes less
@@ -161,9 +167,9 @@ fn a_bucket_admits_its_burst_and_what_leaks_meanwhile_to_the_unit() -> Result<()
 
 #[test]
 fn a_log_never_holds_more_than_its_limit_in_any_window() -> Result<(), LimitError> {
-    let amount = scaled(100, 10);
-    let asks = scaled(500, 12);
-    let memory = memory(4_096, 1 << 20);
+    let amount = scaled(100, 3);
+    let asks = scaled(500, 8);
+    let memory = memory(4_096, ARENA);
     for (number, limit) in
         [Limit::sliding_log(amount, SECOND)?, Limit::sliding_window_strict(amount, SECOND)?]
             .iter()
@@ -195,7 +201,7 @@ fn places_are_never_held_twice_and_all_come_back() -> Result<(), LimitError> {
     let held = AtomicI64::new(0);
     let admitted: u64 = race(THREADS, |number| {
         let mut admitted = 0;
-        for round in 0..scaled(2_000, 15) {
+        for round in 0..scaled(2_000, 6) {
             let id = 1 + number as u64 + round * THREADS as u64;
             let now = Micros::new(START.get() + round);
             if ask(&memory, key(1), &limit, Ask::Acquire { id, cost: 1 + round % 2 }, now).admitted() {
@@ -222,12 +228,13 @@ fn over_several_keys_all_are_charged_or_none() -> Result<(), LimitError> {
     // Room for some hundred requests each, so that soon some refuse and others do not.
     let amounts = [400, 700, 250, 900, 300, 600, 500, 800, 350, 450];
     let limit =
-        |(at, amount)| spending_limits(amount / scaled(1, 10), HOUR).map(|mut all| all.swap_remove(at));
-    let limits = amounts.into_iter().enumerate().map(limit).collect::<Result<Vec<_>, _>>()?;
+        |(at, amount)| spending_limits(amount / scaled(1, 50), HOUR).map(|mut all| all.swap_remove(at));
+    let kinds = spending_limits(1, HOUR)?.len();
+    let limits = amounts.into_iter().enumerate().take(kinds).map(limit).collect::<Result<Vec<_>, _>>()?;
     // In the larger table hardly a set is shared, in the smaller one most are: so locks are waited for in every order.
     for slots in [1 << 16, 512] {
-        let memory = memory(slots, 1 << 20);
-        let rounds = scaled(1_000, 8);
+        let memory = memory(slots, ARENA);
+        let rounds = scaled(1_000, 3);
         let charged = race(THREADS, |number| {
             let mut dice = Dice::new(number as u64 + 1);
             let mut batch = Batch::new();
@@ -261,7 +268,7 @@ fn over_several_keys_all_are_charged_or_none() -> Result<(), LimitError> {
         assert_eq!(memory.stats().evicted_live, 0, "everything was remembered");
         for (at, limit) in limits.iter().enumerate() {
             let admitted: u64 = charged.iter().map(|(charged, _)| charged[at]).sum();
-            assert!(admitted > 0);
+            assert!(cfg!(miri) || admitted > 0);
             assert_eq!(inspect(&memory, key(at as u64), limit, START).used, admitted, "{limit}");
         }
     }
@@ -320,7 +327,7 @@ fn in_a_tiny_table_nothing_is_lost_but_counts() -> Result<(), LimitError> {
     for (slots, arena) in [(128, 4_096), (128, 3 * 4_096), (512, 2 * 4_096), (1_024, 10 * 4_096), (512, 0)] {
         let memory = memory(slots, arena);
         let clock = AtomicU64::new(START.get());
-        let operations = scaled(5_000, 30);
+        let operations = scaled(5_000, 8);
         race(THREADS, |number| meddle(&memory, &limits, &clock, Dice::new(number as u64 + 1), operations));
         let now = Micros::new(clock.load(Ordering::Relaxed));
         let stored = |number: &u64| {
