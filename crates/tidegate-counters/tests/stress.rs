@@ -323,8 +323,9 @@ fn in_a_tiny_table_nothing_is_lost_but_counts() -> Result<(), LimitError> {
     // States that grow and shrink by a factor of a hundred, up to chains of several regions.
     limits.push(Limit::sliding_log(400, HOUR)?);
     limits.push(Limit::concurrency(400, SECOND)?);
-    limits.push(Limit::sub_window(50, SECOND, Some(1_000), false)?);
-    for (slots, arena) in [(128, 4_096), (128, 3 * 4_096), (512, 2 * 4_096), (1_024, 10 * 4_096), (512, 0)] {
+    limits.push(Limit::sub_window(50, SECOND, Some(scaled(1_000, 20) as u32), false)?);
+    let sizes = [(128, 4_096), (512, 2 * 4_096), (128, 3 * 4_096), (1_024, 10 * 4_096), (512, 0)];
+    for (slots, arena) in sizes.into_iter().take(scaled(5, 2) as usize) {
         let memory = memory(slots, arena);
         let clock = AtomicU64::new(START.get());
         let operations = scaled(5_000, 8);
