@@ -305,27 +305,49 @@ fn clocks_that_jump_and_sweeps_change_no_answer() {
 }
 
 #[test]
-fn a_bucket_that_leaks_for_days_is_read_right_for_days() -> Result<(), LimitError> {
-    // Packed at first, and out of the reach of packed times while it is idle, with and without somebody who sweeps.
-    for sweeps in [false, true] {
-        let limit = Limit::gcra(10, HOUR, Some(1_000))?;
+fn a_clock_that_is_wrong_in_the_middle_of_a_round_is_believed_or_not_but_nothing_is_made_up()
+-> Result<(), LimitError> {
+    let limit = Limit::gcra(60, MINUTE, None)?;
+    for (days, sweeps_before) in [(1, 1), (3, 1), (3, 7), (100, 1), (100, 15)] {
         let memory = memory(16 * 64, 1 << 14);
-        let mut state = limit.state();
-        let idle = Ask::Charge { cost: 1_000 };
-        assert_eq!(ask(&memory, key(0), &limit, idle, START), limit.step(&mut state, idle, START));
-        for hour in 1..=110 {
-            let now = Micros::new(START.get() + hour * HOUR.get());
-            if sweeps {
-                sweep_round(&memory, now);
-            }
-            assert!(charge(&memory, key(hour), &limit, 1, now).admitted());
-            assert_eq!(
-                inspect(&memory, key(0), &limit, now).used,
-                limit.used(&mut state, now),
-                "hour {hour}"
-            );
+        assert!((0..40).all(|number| charge(&memory, key(number), &limit, 60, START).admitted()));
+        (0..sweeps_before).for_each(|_| memory.sweep(START));
+        let wrong = Micros::new(START.get() - days * DAY.get());
+        (0..20).for_each(|_| memory.sweep(wrong));
+        // Right again: a second has passed; or days, for those that the sweeper has set back; or no time at all, for those that it has set
+        // back further than packed times can be told apart: they are as full as they were, from now on.
+        let later = START.plus(SECOND);
+        for number in 0..40 {
+            let remaining = peek(&memory, key(number), &limit, later).remaining;
+            assert!([0, 1, 60].contains(&remaining), "{remaining} after {days} days");
         }
-        assert_eq!(memory.stats().evicted_live, 0);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_bucket_that_leaks_for_hours_and_days_is_read_right() -> Result<(), LimitError> {
+    // Up to 19 hours it is packed; beyond that it is in the arena. With and without somebody who sweeps.
+    for (limit, packs) in
+        [(Limit::gcra(10, HOUR, Some(180))?, true), (Limit::gcra(10, HOUR, Some(1_000))?, false)]
+    {
+        for sweeps in [false, true] {
+            let memory = memory(16 * 64, 1 << 14);
+            let mut state = limit.state();
+            let full = Ask::Charge { cost: if packs { 180 } else { 1_000 } };
+            assert_eq!(ask(&memory, key(0), &limit, full, START), limit.step(&mut state, full, START));
+            assert_eq!(memory.stats().arena_used == 0, packs, "{limit}");
+            for hour in 1..=110 {
+                let now = Micros::new(START.get() + hour * HOUR.get());
+                if sweeps {
+                    sweep_round(&memory, now);
+                }
+                assert!(charge(&memory, key(hour), &limit, 1, now).admitted());
+                let used = inspect(&memory, key(0), &limit, now).used;
+                assert_eq!(used, limit.used(&mut state, now), "{limit} after {hour} hours");
+            }
+            assert_eq!(memory.stats().evicted_live, 0);
+        }
     }
     Ok(())
 }

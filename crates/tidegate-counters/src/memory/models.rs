@@ -1,6 +1,7 @@
 //! What the model checker tries in every order: two or three threads on a table of two sets, as it is shipped.
 //!
-//! `cargo xtask test races`, or in a target folder of its own `RUSTFLAGS="--cfg loom" cargo test --profile models -p tidegate-counters --lib`.
+//! `cargo xtask test races`, or with a target folder of its own:
+//! `RUSTFLAGS="--cfg loom" cargo test --profile models -p tidegate-counters --lib models`.
 
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
