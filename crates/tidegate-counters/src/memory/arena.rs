@@ -26,7 +26,9 @@ const CHAINED_WORDS: usize = CHAINED_UNITS * UNIT_WORDS - 2;
 /// The most words of a state in a block that is alone.
 const ALONE_WORDS: usize = (CHAINED_UNITS - 1) * UNIT_WORDS - 1;
 /// How many regions are looked at for room before somebody has to make some.
-const PROBES: usize = 8;
+const PROBES: usize = 32;
+/// And in how many of them somebody makes some.
+const EVICTION_PROBES: usize = 4;
 
 /// The number of a block: its first unit, counted from the start of the arena. 0 is no block: it is the head of a region.
 pub(crate) type BlockId = u32;
@@ -99,7 +101,8 @@ impl Arena {
         }
         let needed = (1 + words).div_ceil(UNIT_WORDS);
         let held = if old == 0 { 0 } else { self.units(old) };
-        let block = if held < CHAINED_UNITS && (needed..=2 * needed + 1).contains(&held) {
+        let stays = held < CHAINED_UNITS && (needed..=2 * needed + 1).contains(&held);
+        let block = if stays || (held > 0 && held < needed && self.extend(old, needed)) {
             old
         } else {
             self.allocate(needed, owner, home, room)?
@@ -213,7 +216,7 @@ impl Arena {
         let region = |probe: usize| (home as usize).wrapping_add(probe) % self.regions;
         let found = (0..PROBES.min(self.regions)).find_map(|probe| self.take(region(probe), units, owner));
         found.or_else(|| {
-            (0..PROBES.min(self.regions)).find_map(|probe| {
+            (0..EVICTION_PROBES.min(self.regions)).find_map(|probe| {
                 let freed = room.make_room(self, region(probe), units);
                 if freed { self.take(region(probe), units, owner) } else { None }
             })
@@ -233,6 +236,28 @@ impl Arena {
             map | ones(units) << first
         });
         taken
+    }
+
+    /// Makes a block longer where it is, if what comes after it is free.
+    fn extend(&self, block: BlockId, units: usize) -> bool {
+        let (region, first) = (block as usize / REGION_UNITS, block as usize % REGION_UNITS);
+        let held = self.units(block);
+        if first + units > REGION_UNITS || held >= CHAINED_UNITS {
+            return false;
+        }
+        let more = ones(units - held) << (first + held);
+        let mut extended = false;
+        self.with_map(region, |map| {
+            extended = map & more == 0;
+            if !extended {
+                return map;
+            }
+            let head = &self.words.get(block as usize * UNIT_WORDS, 1)[0];
+            let owner = head.load(Ordering::Relaxed) & u64::from(u32::MAX);
+            head.store((units as u64) << 32 | owner, Ordering::Relaxed);
+            map | more
+        });
+        extended
     }
 
     fn release(&self, block: BlockId) {

@@ -295,7 +295,7 @@ impl Memory {
         self.counts.removed(found.spot.set, why);
     }
 
-    /// What matters least comes first: what is far from its limit, then what is dead soonest.
+    /// What matters least comes first: what has used least and was not refused, then what is dead soonest.
     fn rank(&self, found: &Found) -> (Heat, Micros) {
         (found.tag.heat(), self.dead_at(found))
     }
@@ -333,42 +333,53 @@ struct Room<'a> {
 impl MakeRoom for Room<'_> {
     fn make_room(&mut self, arena: &Arena, region: usize, units: usize) -> bool {
         let residents = arena.residents(region);
-        // Of all runs of so many units the one whose loss matters least.
-        let weights: Vec<u64> = residents.iter().map(|resident| self.weight(resident)).collect();
-        let lost = |first: usize| {
-            let overlaps = move |resident: &Resident| {
+        let losses: Vec<Option<Loss>> = residents.iter().map(|resident| self.loss(resident)).collect();
+        // Of all runs of so many units that begin where a block does, or at the start, the one whose loss matters least.
+        let run = |first: usize| {
+            let lost = residents.iter().zip(&losses).filter(move |(resident, _)| {
                 let at = resident.block as usize % REGION_UNITS;
                 at < first + units && first < at + resident.units
-            };
-            let lost = residents.iter().zip(&weights).filter(move |(resident, _)| overlaps(resident));
-            lost.map(|(resident, weight)| (*resident, *weight))
+            });
+            lost.map(|(resident, loss)| (*resident, *loss))
         };
-        let weight = |first: &usize| lost(*first).fold(0, |sum: u64, (_, weight)| sum.saturating_add(weight));
-        let Some(first) = (1..=REGION_UNITS.saturating_sub(units)).min_by_key(weight) else { return false };
-        if weight(&first) == u64::MAX {
-            return false; // Everywhere is somebody who must not go.
-        }
-        let victims: Vec<Resident> = lost(first).map(|(resident, _)| resident).collect();
+        let matters = |first: &usize| {
+            run(*first).try_fold(Loss::default(), |sum, (_, loss)| loss.map(|loss| sum.and(loss)))
+        };
+        let starts = residents.iter().map(|resident| resident.block as usize % REGION_UNITS);
+        let starts = std::iter::once(1).chain(starts).filter(|first| first + units <= REGION_UNITS);
+        let least = starts.filter_map(|first| Some((matters(&first)?, first))).min();
+        let Some((_, first)) = least else { return false }; // Everywhere is somebody who must not go.
+        let victims: Vec<Resident> = run(first).map(|(resident, _)| resident).collect();
         victims.iter().filter(|victim| self.forget(victim)).count() > 0
     }
 }
 
+/// What is lost with some blocks: how hot the hottest is, and how long they would all have lived.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+struct Loss {
+    hottest: u8,
+    lives: Micros,
+}
+
+impl Loss {
+    fn and(self, other: Self) -> Self {
+        Self { hottest: self.hottest.max(other.hottest), lives: self.lives.plus(other.lives) }
+    }
+}
+
 impl Room<'_> {
-    /// How much the loss of a block matters; read without its lock, so only a hint.
-    fn weight(&self, resident: &Resident) -> u64 {
-        const DEAD: u64 = 1;
+    /// What is lost with a block; nothing if it must stay. Read without a lock, so only a hint.
+    fn loss(&self, resident: &Resident) -> Option<Loss> {
         let spot = Spot::of_number(resident.owner);
         if spot.set >= self.memory.table.sets() || self.held.is_pinned(spot) {
-            return u64::MAX;
+            return None;
         }
         let found = self.memory.read(spot);
         if found.tag.is_empty() || self.memory.is_dead(&found, self.held.now) {
-            return DEAD;
+            return Some(Loss::default());
         }
-        // A hotter one matters more than a whole region of colder ones; among equals what lives longer matters more.
-        let heat = [8, 20, 32, 44][found.tag.heat().level()];
         let lives = self.memory.dead_at(&found).minus(self.held.now);
-        (1 << heat) + (u64::from(lives.get().max(1).ilog2()) << (heat - 7))
+        Some(Loss { hottest: found.tag.heat().level(), lives })
     }
 
     /// Does a slot, whose lock is held, name this block?

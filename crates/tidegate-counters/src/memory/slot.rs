@@ -1,7 +1,7 @@
 //! One slot: two words that hold the tag of a key and its state.
 //!
 //! ```text
-//! tag word    63 lock (of the set, in its first slot) · 62..61 heat · 60..51 class · 50..40 extra · 39..0 tag of the key
+//! tag word    63 lock (of the set, in its first slot) · 62..59 heat · 58..49 class · 48..39 extra · 38..0 tag of the key
 //! state word  a packed state (with `extra`), or  63..32 dead at, in s · 31..0 where its words are in the arena
 //! ```
 
@@ -11,41 +11,45 @@ use super::classes::{CLASS_BITS, ClassId};
 use super::sync::LOCK;
 
 /// Bits of the key that a slot remembers. With the 22 that choose the set, in a table of 16 M slots, a key that is not in the table is taken
-/// for one that is once in 2·10^11 lookups.
-pub(crate) const TAG_BITS: u32 = 40;
+/// for one that is once in 10^11 lookups.
+pub(crate) const TAG_BITS: u32 = 39;
 const TAG_MASK: u64 = (1 << TAG_BITS) - 1;
 const EXTRA_SHIFT: u32 = TAG_BITS;
 const EXTRA_MASK: u64 = (1 << Packed::EXTRA_BITS) - 1;
 const CLASS_SHIFT: u32 = EXTRA_SHIFT + Packed::EXTRA_BITS;
 const CLASS_MASK: u64 = (1 << CLASS_BITS) - 1;
 const HEAT_SHIFT: u32 = CLASS_SHIFT + CLASS_BITS;
-const HEAT_MASK: u64 = 3;
-const _: () = assert!(1 << (HEAT_SHIFT + 2) == LOCK);
+const HEAT_MASK: u64 = 15;
+const _: () = assert!(1 << (HEAT_SHIFT + 4) == LOCK);
 
-/// How near to its limit a key was when it was last asked about: what is hot is forgotten last.
+/// How much would be lost if a key were forgotten: what is hot is forgotten last.
+///
+/// Hottest is a key that was refused when it was last asked about. All others are as hot as what they have used, in units, by powers of two:
+/// so whoever wants a key to be forgotten has to spend as much as that on each of many others, whatever the limits are.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Heat(u64);
 
 impl Heat {
-    /// Refused, or nothing left.
-    pub(crate) const REFUSED: Self = Self(3);
+    pub(crate) const REFUSED: Self = Self(15);
+    const ADMITTED_MAX: u64 = 14;
+
+    /// How hot a verdict leaves a key.
+    #[inline]
+    pub(crate) fn of(verdict: &Verdict) -> Self {
+        if !verdict.admitted() {
+            return Self::REFUSED;
+        }
+        // A bucket may have more left than its amount: then next to nothing was used.
+        let used = verdict.limit.saturating_sub(verdict.remaining);
+        Self(u64::from((used | 1).ilog2()).min(Self::ADMITTED_MAX))
+    }
 
     pub(crate) fn of_level(level: u8) -> Option<Self> {
         (u64::from(level) <= HEAT_MASK).then_some(Self(level.into()))
     }
 
-    pub(crate) fn level(self) -> usize {
-        self.0 as usize
-    }
-
-    /// How hot a verdict leaves a key: half of the limit used, seven eighths, all.
-    pub(crate) fn of(verdict: &Verdict) -> Self {
-        let (remaining, limit) = (u64::from(verdict.remaining), u64::from(verdict.limit));
-        if !verdict.admitted() || remaining == 0 {
-            Self::REFUSED
-        } else {
-            Self(u64::from(remaining * 8 <= limit) + u64::from(remaining * 2 <= limit))
-        }
+    pub(crate) fn level(self) -> u8 {
+        self.0 as u8
     }
 }
 

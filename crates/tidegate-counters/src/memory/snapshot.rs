@@ -121,7 +121,7 @@ impl Memory {
                 bytes.push(RECORD);
                 bytes.extend_from_slice(&(set as u32).to_le_bytes());
                 bytes.extend_from_slice(&found.tag.key_tag().to_le_bytes()[..5]);
-                bytes.push(found.tag.heat().level() as u8);
+                bytes.push(found.tag.heat().level());
                 bytes.extend_from_slice(&class.bits().to_le_bytes());
                 bytes.extend_from_slice(&dead_at.get().to_le_bytes()[..7]);
                 let length_at = bytes.len();
