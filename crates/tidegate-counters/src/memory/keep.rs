@@ -138,18 +138,28 @@ impl Memory {
         Some((class, state))
     }
 
-    /// Says how hot a slot is now.
+    /// Says that a slot was touched, and how hot it is now.
     #[inline]
-    pub(crate) fn heat(&self, found: &Found, heat: Heat) {
-        if found.tag.heat() != heat {
-            self.table.set(found.spot.set).put_tag(found.spot.slot, found.tag.heated(heat));
+    pub(crate) fn touch(&self, found: &Found, heat: Heat) {
+        let tag = found.tag.touched(heat);
+        if tag != found.tag {
+            self.table.set(found.spot.set).put_tag(found.spot.slot, tag);
+        }
+    }
+
+    /// Forgets that a slot was touched.
+    pub(crate) fn untouch(&self, spot: Spot) {
+        let set = self.table.set(spot.set);
+        let tag = set.tag(spot.slot);
+        if tag.untouched() != tag {
+            set.put_tag(spot.slot, tag.untouched());
         }
     }
 
     /// Writes a state back that was packed and still is.
     #[inline]
     pub(crate) fn repack(&self, found: &Found, packed: Packed, heat: Heat) {
-        self.put(found.spot, found.tag.heated(heat).with_extra(packed.extra), packed.word);
+        self.put(found.spot, found.tag.touched(heat).with_extra(packed.extra), packed.word);
     }
 
     /// Writes a state back into its slot, after `verdict` was given on it.
@@ -219,7 +229,7 @@ impl Memory {
             && let number = self.number_of(by.class(), tag.class())
             && number != UNNAMED
         {
-            self.put(spot, Tag::new(tag.key_tag(), number, heat, packed.extra), packed.word);
+            self.put(spot, tag.renamed(number, heat, packed.extra), packed.word);
             if before != 0 {
                 self.arena.free(before);
             }
@@ -231,7 +241,7 @@ impl Memory {
             return false;
         };
         let number = self.number_of(by.class().loose(), tag.class());
-        self.put(spot, Tag::new(tag.key_tag(), number, heat, 0), InArena::new(block, dead_at).word());
+        self.put(spot, tag.renamed(number, heat, 0), InArena::new(block, dead_at).word());
         true
     }
 
@@ -295,9 +305,9 @@ impl Memory {
         self.counts.removed(found.spot.set, why);
     }
 
-    /// What matters least comes first: what has used least and was not refused, then what is dead soonest.
-    fn rank(&self, found: &Found) -> (Heat, Micros) {
-        (found.tag.heat(), self.dead_at(found))
+    /// What matters least comes first; among equals what is dead soonest.
+    fn rank(&self, found: &Found) -> (u8, Micros) {
+        (found.tag.matters(), self.dead_at(found))
     }
 
     pub(crate) fn is_dead(&self, found: &Found, now: Micros) -> bool {
@@ -354,16 +364,16 @@ impl MakeRoom for Room<'_> {
     }
 }
 
-/// What is lost with some blocks: how hot the hottest is, and how long they would all have lived.
+/// What is lost with some blocks: how much the one that matters most does, and how long they would all have lived.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 struct Loss {
-    hottest: u8,
+    most: u8,
     lives: Micros,
 }
 
 impl Loss {
     fn and(self, other: Self) -> Self {
-        Self { hottest: self.hottest.max(other.hottest), lives: self.lives.plus(other.lives) }
+        Self { most: self.most.max(other.most), lives: self.lives.plus(other.lives) }
     }
 }
 
@@ -379,7 +389,7 @@ impl Room<'_> {
             return Some(Loss::default());
         }
         let lives = self.memory.dead_at(&found).minus(self.held.now);
-        Some(Loss { hottest: found.tag.heat().level(), lives })
+        Some(Loss { most: found.tag.matters(), lives })
     }
 
     /// Does a slot, whose lock is held, name this block?

@@ -1,7 +1,7 @@
 //! One slot: two words that hold the tag of a key and its state.
 //!
 //! ```text
-//! tag word    63 lock (of the set, in its first slot) · 62..59 heat · 58..49 class · 48..39 extra · 38..0 tag of the key
+//! tag word    63 lock (of the set, in its first slot) · 62 touched · 61..58 heat · 57..48 class · 47..39 extra · 38..0 tag of the key
 //! state word  a packed state (with `extra`), or  63..32 dead at, in s · 31..0 where its words are in the arena
 //! ```
 
@@ -20,9 +20,10 @@ const CLASS_SHIFT: u32 = EXTRA_SHIFT + Packed::EXTRA_BITS;
 const CLASS_MASK: u64 = (1 << CLASS_BITS) - 1;
 const HEAT_SHIFT: u32 = CLASS_SHIFT + CLASS_BITS;
 const HEAT_MASK: u64 = 15;
-const _: () = assert!(1 << (HEAT_SHIFT + 4) == LOCK);
+const TOUCHED: u64 = 1 << (HEAT_SHIFT + 4);
+const _: () = assert!(TOUCHED << 1 == LOCK);
 
-/// How much would be lost if a key were forgotten: what is hot is forgotten last.
+/// How much would be lost if a key were forgotten.
 ///
 /// Hottest is a key that was refused when it was last asked about. All others are as hot as what they have used, in units, by powers of two:
 /// so whoever wants a key to be forgotten has to spend as much as that on each of many others, whatever the limits are.
@@ -60,19 +61,18 @@ pub(crate) struct Tag(u64);
 impl Tag {
     pub(crate) const EMPTY: Self = Self(0);
 
-    pub(crate) fn new(key_tag: u64, class: ClassId, heat: Heat, extra: u16) -> Self {
-        debug_assert!(key_tag <= TAG_MASK && class != 0);
-        Self(
-            key_tag
-                | u64::from(extra) << EXTRA_SHIFT
-                | u64::from(class) << CLASS_SHIFT
-                | heat.0 << HEAT_SHIFT,
-        )
-    }
-
     /// Of a key that has no slot yet.
     pub(crate) fn unnamed(key_tag: u64) -> Self {
+        debug_assert!(key_tag <= TAG_MASK);
         Self(key_tag)
+    }
+
+    /// The tag of the same key after its state was stored; touched, unless that is new.
+    pub(crate) fn renamed(self, class: ClassId, heat: Heat, extra: u16) -> Self {
+        debug_assert!(class != 0);
+        let touched = if self.is_empty() { 0 } else { TOUCHED };
+        let named = u64::from(class) << CLASS_SHIFT | u64::from(extra) << EXTRA_SHIFT;
+        Self(self.key_tag() | named | heat.0 << HEAT_SHIFT | touched)
     }
 
     pub(crate) fn of_word(word: u64) -> Self {
@@ -103,8 +103,21 @@ impl Tag {
         Heat(self.0 >> HEAT_SHIFT & HEAT_MASK)
     }
 
-    pub(crate) fn heated(self, heat: Heat) -> Self {
-        Self(self.0 & !(HEAT_MASK << HEAT_SHIFT) | heat.0 << HEAT_SHIFT)
+    /// Touched again, and as hot as that has left it.
+    #[inline]
+    pub(crate) fn touched(self, heat: Heat) -> Self {
+        Self(self.0 & !(HEAT_MASK << HEAT_SHIFT) | heat.0 << HEAT_SHIFT | TOUCHED)
+    }
+
+    pub(crate) fn untouched(self) -> Self {
+        Self(self.0 & !TOUCHED)
+    }
+
+    /// How much it would matter if the key were forgotten. Most: that it is being refused. Then: that it was touched again since the hand of the
+    /// sweeper came by, as the keys of a flood are not. Then: what it has used.
+    pub(crate) fn matters(self) -> u8 {
+        let refused = u8::from(self.heat() == Heat::REFUSED);
+        refused << 5 | u8::from(self.0 & TOUCHED != 0) << 4 | self.heat().level()
     }
 
     pub(crate) fn with_extra(self, extra: u16) -> Self {
