@@ -362,6 +362,19 @@ impl MakeRoom for Room<'_> {
         let victims: Vec<Resident> = run(first).map(|(resident, _)| resident).collect();
         victims.iter().filter(|victim| self.forget(victim)).count() > 0
     }
+
+    fn relocate(&mut self, arena: &Arena, resident: &Resident, to: BlockId) -> bool {
+        let moved = self.with_owner(resident, |found, at| {
+            // A block of a chain is as long as a region: there is nowhere to move it.
+            let alone = at.block == resident.block;
+            if alone {
+                arena.copy_down(resident, to);
+                self.memory.put(found.spot, found.tag, at.moved(to).word());
+            }
+            alone
+        });
+        moved.unwrap_or(false)
+    }
 }
 
 /// What is lost with some blocks: how much the one that matters most does, and how long they would all have lived.
@@ -392,28 +405,34 @@ impl Room<'_> {
         Some(Loss { most: found.tag.matters(), lives })
     }
 
-    /// Does a slot, whose lock is held, name this block?
-    fn names(&self, found: &Found, resident: &Resident) -> bool {
-        found.in_arena().is_some_and(|at| self.memory.arena.holds(at.block, resident.block))
+    /// Forgets the state in a block, if its owner can be told; says whether it did.
+    fn forget(&self, resident: &Resident) -> bool {
+        let forgotten = self.with_owner(resident, |found, _| {
+            if self.memory.is_dead(found, self.held.now) {
+                self.memory.remove(found, Removed::Expired);
+            } else {
+                self.memory.evict(found);
+            }
+        });
+        forgotten.is_some()
     }
 
-    /// Forgets the state in a block, if its set is free; says whether it did.
-    fn forget(&self, resident: &Resident) -> bool {
-        let spot = Spot::of_number(resident.owner);
+    /// Does something with the slot that names a block, under its lock; nothing if that is taken, or if the slot has to stay as it is.
+    fn with_owner<T>(&self, resident: &Resident, act: impl FnOnce(&Found, InArena) -> T) -> Option<T> {
+        let (memory, spot) = (self.memory, Spot::of_number(resident.owner));
+        if spot.set >= memory.table.sets() || self.held.is_pinned(spot) {
+            return None;
+        }
         let is_held = self.held.sets.contains(&spot.set);
-        if self.held.is_pinned(spot) || (!is_held && !self.memory.table.set(spot.set).try_lock()) {
-            return false;
+        if !is_held && !memory.table.set(spot.set).try_lock() {
+            return None;
         }
-        let found = self.memory.read(spot);
-        let is_it = self.names(&found, resident);
-        if is_it && self.memory.is_dead(&found, self.held.now) {
-            self.memory.remove(&found, Removed::Expired);
-        } else if is_it {
-            self.memory.evict(&found);
-        }
+        let found = memory.read(spot);
+        let named = found.in_arena().filter(|at| memory.arena.holds(at.block, resident.block));
+        let result = named.map(|at| act(&found, at));
         if !is_held {
-            self.memory.table.unlock(spot.set);
+            memory.table.unlock(spot.set);
         }
-        is_it
+        result
     }
 }

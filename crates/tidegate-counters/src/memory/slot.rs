@@ -143,6 +143,11 @@ impl InArena {
         Self { block, dead_at_s: u32::try_from(dead_at.secs_up()).unwrap_or(u32::MAX) }
     }
 
+    /// The same state, in another block.
+    pub(crate) fn moved(self, block: u32) -> Self {
+        Self { block, ..self }
+    }
+
     pub(crate) fn of_word(word: u64) -> Self {
         Self { block: word as u32, dead_at_s: (word >> 32) as u32 }
     }
