@@ -7,6 +7,7 @@ use crate::subject::Name;
 
 pub(crate) const USAGE: &str = "\
 usage: tidegate-bench-core [--quick | --smoke] [--write]
+       tidegate-bench-core flood
        tidegate-bench-core one --subject NAME [--keys N] [--dist uniform|zipf] [--threads N] [--takes N] [--batch N] [--seconds N]
 subjects: slot, default_idle, default_full, governor, throttlecrab, nothing";
 
@@ -14,6 +15,8 @@ subjects: slot, default_idle, default_full, governor, throttlecrab, nothing";
 #[derive(PartialEq, Debug)]
 pub(crate) enum Request {
     Run(Run),
+    /// The floods alone.
+    Flood,
     /// One workload, for a profiler to look at.
     One(One),
     /// What a run starts for each subject.
@@ -34,6 +37,7 @@ pub(crate) struct Run {
 
 pub(crate) fn parse(words: &[String]) -> Result<Request, String> {
     let request = match words.first().map(String::as_str) {
+        Some("flood") if words.len() == 1 => Ok(Request::Flood),
         Some("one") => one(&words[1..]).map(Request::One),
         Some("child") => child(&words[1..]),
         _ => run(words).map(Request::Run),

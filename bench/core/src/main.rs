@@ -25,6 +25,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use arguments::{Request, Run};
+use plan::Scale;
 
 /// Everybody allocates by the same allocator, the one that the node has.
 #[global_allocator]
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let outcome = arguments::parse(&words).and_then(|request| match request {
         Request::Run(run) => run_all(run),
+        Request::Flood => flood_alone(),
         Request::One(one) => child::one(&one),
         Request::Child { subject, keys, draws } => child::serve(subject, keys, draws),
     });
@@ -44,6 +46,17 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Plays the floods of the whole bench and prints how the heavy callers fared.
+fn flood_alone() -> Result<(), String> {
+    for row in flood::measure(&Scale::Full.plan().flood)? {
+        let ratio = |admitted: u64, exact: u64| admitted as f64 / exact.max(1) as f64;
+        let (all, worst) = (ratio(row.admitted, row.exact), ratio(row.worst_admitted, row.worst_exact));
+        let (heavy, kind) = (&row.heavy, row.kind.title());
+        println!("{heavy:15} {kind:25} {:3} tables  {all:.4} [{worst:.3}]", row.table_fulls);
+    }
+    Ok(())
 }
 
 /// Measures all that the plan names and prints it, or writes it where it is published.

@@ -13,8 +13,8 @@ use crate::subject::{AMOUNT, Name, Shape, Subject, USED};
 /// Bytes of one slot of the table.
 pub(crate) const SLOT_BYTES: usize = 16;
 /// Bytes of the arena that an idle and a full key of the default algorithm may need, and what is there for the odd other key.
-const ARENA_IDLE_BYTES: usize = 40;
-const ARENA_FULL_BYTES: usize = 400;
+const ARENA_IDLE_BYTES: usize = 34;
+const ARENA_FULL_BYTES: usize = 310;
 const ARENA_OTHER_BYTES: usize = 4 << 20;
 /// Keys of each limit that is not measured: they are in the table, and there are limits of every algorithm.
 const OTHER_KEYS: u32 = 32;

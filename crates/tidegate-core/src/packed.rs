@@ -1,4 +1,4 @@
-//! States as a memory table keeps them: in 75 bits where the state fits, else as a list of words.
+//! States as a memory table keeps them: in 73 bits where the state fits, else as a list of words.
 //!
 //! A [`Class`] is what has to be known of a limit to read such a state without it: a table that evicts, sweeps or writes a snapshot has no
 //! limit at hand. It is fixed by the limit's constructor and small enough to be numbered, so that a slot names it in a few bits.
@@ -15,7 +15,7 @@ use crate::step::{self, Law};
 use crate::window::Windows;
 use crate::{Ask, Calendar, Limit, LimitError, Micros, PortableError, State, Tick, Unit, Verdict, Weekday};
 
-/// A state in 75 bits.
+/// A state in 73 bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Packed {
     /// The lower 64.
@@ -26,7 +26,7 @@ pub struct Packed {
 
 impl Packed {
     /// How many of `extra` are used.
-    pub const EXTRA_BITS: u32 = 11;
+    pub const EXTRA_BITS: u32 = 9;
     const BITS: u32 = 64 + Self::EXTRA_BITS;
 
     fn of(bits: u128) -> Self {
@@ -64,7 +64,7 @@ impl Era {
 
 /// Bits of a packed level: its time modulo 76 hours, what it holds, whether it is owed.
 const LAST_BITS: u32 = 38;
-const USED_BITS: u32 = 36;
+const USED_BITS: u32 = 34;
 const USED_LOW_BITS: u32 = 64 - LAST_BITS;
 const _: () = assert!(LAST_BITS + USED_BITS < Packed::BITS && 2 * Era::REACH.get() == 1 << (LAST_BITS - 1));
 

@@ -85,8 +85,8 @@ fn common_limits_fit() {
         Limit::gcra(1_000, minute, None),
         Limit::gcra(1_000_000, second, None),
         Limit::gcra(10_000, hour, None),
-        Limit::fixed_window(500_000, second),
-        Limit::fixed_window(4_000_000, minute),
+        Limit::fixed_window(250_000, second),
+        Limit::fixed_window(2_000_000, minute),
         Limit::fixed_window(100_000_000, day),
         Limit::sliding_window_counter(1_000_000, hour),
     ];

@@ -26,7 +26,10 @@ const CHAINED_WORDS: usize = CHAINED_UNITS * UNIT_WORDS - 2;
 /// The most words of a state in a block that is alone.
 const ALONE_WORDS: usize = (CHAINED_UNITS - 1) * UNIT_WORDS - 1;
 /// How many regions are looked at for room before somebody has to make some.
-const PROBES: usize = 8;
+const PROBES: usize = 32;
+/// In how many of them blocks are moved together, and in how many somebody is forgotten.
+const COMPACTIONS: usize = 2;
+const EVICTION_PROBES: usize = 4;
 
 /// The number of a block: its first unit, counted from the start of the arena. 0 is no block: it is the head of a region.
 pub(crate) type BlockId = u32;
@@ -40,9 +43,14 @@ pub(crate) struct Resident {
     pub(crate) owner: u32,
 }
 
-/// Who can make room in a region: tries to free so many units in a row, and says whether anything was freed.
+/// Who knows the owners of blocks, and so can make room.
 pub(crate) trait MakeRoom {
+    /// Tries to free so many units in a row; says whether anything was freed.
     fn make_room(&mut self, arena: &Arena, region: usize, units: usize) -> bool;
+
+    /// Moves a block to `to`, which is free but for the block itself, and tells its owner; says whether it did. The caller holds the lock of the
+    /// region.
+    fn relocate(&mut self, arena: &Arena, resident: &Resident, to: BlockId) -> bool;
 }
 
 pub(crate) struct Arena {
@@ -99,7 +107,8 @@ impl Arena {
         }
         let needed = (1 + words).div_ceil(UNIT_WORDS);
         let held = if old == 0 { 0 } else { self.units(old) };
-        let block = if held < CHAINED_UNITS && (needed..=2 * needed + 1).contains(&held) {
+        let stays = held < CHAINED_UNITS && (needed..=2 * needed + 1).contains(&held);
+        let block = if stays || (held > 0 && held < needed && self.extend(old, needed)) {
             old
         } else {
             self.allocate(needed, owner, home, room)?
@@ -173,22 +182,28 @@ impl Arena {
 
     /// The blocks of a region.
     pub(crate) fn residents(&self, region: usize) -> Vec<Resident> {
-        let mut residents = Vec::with_capacity(REGION_UNITS);
+        let mut residents = Vec::new();
         self.with_map(region, |map| {
-            let mut unit = 1;
-            while unit < REGION_UNITS {
-                if map >> unit & 1 == 0 {
-                    unit += 1;
-                    continue;
-                }
-                let block = (region * REGION_UNITS + unit) as BlockId;
-                let head = self.head(block);
-                let units = (head >> 32) as usize;
-                residents.push(Resident { block, units, owner: head as u32 });
-                unit += units.max(1);
-            }
+            residents = self.residents_of(region, map);
             map
         });
+        residents
+    }
+
+    fn residents_of(&self, region: usize, map: u128) -> Vec<Resident> {
+        let mut residents = Vec::with_capacity(REGION_UNITS);
+        let mut unit = 1;
+        while unit < REGION_UNITS {
+            if map >> unit & 1 == 0 {
+                unit += 1;
+                continue;
+            }
+            let block = (region * REGION_UNITS + unit) as BlockId;
+            let head = self.head(block);
+            let units = (head >> 32) as usize;
+            residents.push(Resident { block, units, owner: head as u32 });
+            unit += units.max(1);
+        }
         residents
     }
 
@@ -211,13 +226,54 @@ impl Arena {
             return None;
         }
         let region = |probe: usize| (home as usize).wrapping_add(probe) % self.regions;
-        let found = (0..PROBES.min(self.regions)).find_map(|probe| self.take(region(probe), units, owner));
+        let probes = || 0..PROBES.min(self.regions);
+        let found = probes().find_map(|probe| self.take(region(probe), units, owner));
+        let found = found.or_else(|| {
+            let enough = probes().filter(|probe| self.free_units(region(*probe)) >= units);
+            enough.take(COMPACTIONS).find_map(|probe| {
+                self.compact(region(probe), room);
+                self.take(region(probe), units, owner)
+            })
+        });
         found.or_else(|| {
-            (0..PROBES.min(self.regions)).find_map(|probe| {
+            (0..EVICTION_PROBES.min(self.regions)).find_map(|probe| {
                 let freed = room.make_room(self, region(probe), units);
                 if freed { self.take(region(probe), units, owner) } else { None }
             })
         })
+    }
+
+    fn free_units(&self, region: usize) -> usize {
+        let words = self.words.get(region * REGION_WORDS, UNIT_WORDS);
+        let used = |at: usize| words[at].load(Ordering::Relaxed).count_ones() as usize;
+        REGION_UNITS.saturating_sub(1 + used(1) + used(2))
+    }
+
+    /// Moves the blocks of a region together, as far as their owners let themselves be told.
+    fn compact(&self, region: usize, room: &mut impl MakeRoom) {
+        self.with_map(region, |map| {
+            let (mut next, mut compacted) = (1, 0);
+            for resident in self.residents_of(region, map) {
+                let mut at = resident.block as usize % REGION_UNITS;
+                let to = (region * REGION_UNITS + next) as BlockId;
+                if next < at && room.relocate(self, &resident, to) {
+                    at = next;
+                }
+                compacted |= ones(resident.units) << at;
+                next = at + resident.units;
+            }
+            compacted
+        });
+    }
+
+    /// Copies a block, head and all, to where it may overlap itself from below.
+    pub(crate) fn copy_down(&self, resident: &Resident, to: BlockId) {
+        let words = resident.units * UNIT_WORDS;
+        let from = self.words.get(resident.block as usize * UNIT_WORDS, words);
+        let into = self.words.get(to as usize * UNIT_WORDS, words);
+        for (into, from) in into.iter().zip(from) {
+            into.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
     }
 
     /// Takes so many units in a row.
@@ -233,6 +289,28 @@ impl Arena {
             map | ones(units) << first
         });
         taken
+    }
+
+    /// Makes a block longer where it is, if what comes after it is free.
+    fn extend(&self, block: BlockId, units: usize) -> bool {
+        let (region, first) = (block as usize / REGION_UNITS, block as usize % REGION_UNITS);
+        let held = self.units(block);
+        if first + units > REGION_UNITS || held >= CHAINED_UNITS {
+            return false;
+        }
+        let more = ones(units - held) << (first + held);
+        let mut extended = false;
+        self.with_map(region, |map| {
+            extended = map & more == 0;
+            if !extended {
+                return map;
+            }
+            let head = &self.words.get(block as usize * UNIT_WORDS, 1)[0];
+            let owner = head.load(Ordering::Relaxed) & u64::from(u32::MAX);
+            head.store((units as u64) << 32 | owner, Ordering::Relaxed);
+            map | more
+        });
+        extended
     }
 
     fn release(&self, block: BlockId) {
@@ -303,6 +381,10 @@ mod tests {
 
     impl MakeRoom for NoRoom {
         fn make_room(&mut self, _arena: &Arena, _region: usize, _units: usize) -> bool {
+            false
+        }
+
+        fn relocate(&mut self, _arena: &Arena, _resident: &Resident, _to: BlockId) -> bool {
             false
         }
     }

@@ -79,7 +79,7 @@ impl Memory {
                 let held = Held { sets: &[spot.set], pinned: &[Some(spot)], now };
                 self.write_back(&found, take.limit, &mut state, verdict, held);
             } else {
-                self.heat(&found, Heat::of(verdict));
+                self.touch(&found, Heat::of(verdict));
             }
             spare.push(state);
         });
@@ -262,7 +262,7 @@ impl Memory {
                 (Some(found), None) if open.changed || self.is_repaired(&found, &open.state) => {
                     self.write_back(&found, limit, &mut open.state, verdict, held);
                 }
-                (Some(found), None) => self.heat(&found, Heat::of(verdict)),
+                (Some(found), None) => self.touch(&found, Heat::of(verdict)),
                 (None, _) if open.changed => {
                     let by = By::Limit { limit, verdict };
                     let spot = self.insert(open.home, by, &mut open.state, Heat::of(verdict), held);

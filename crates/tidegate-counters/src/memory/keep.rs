@@ -138,18 +138,28 @@ impl Memory {
         Some((class, state))
     }
 
-    /// Says how hot a slot is now.
+    /// Says that a slot was touched, and how hot it is now.
     #[inline]
-    pub(crate) fn heat(&self, found: &Found, heat: Heat) {
-        if found.tag.heat() != heat {
-            self.table.set(found.spot.set).put_tag(found.spot.slot, found.tag.heated(heat));
+    pub(crate) fn touch(&self, found: &Found, heat: Heat) {
+        let tag = found.tag.touched(heat);
+        if tag != found.tag {
+            self.table.set(found.spot.set).put_tag(found.spot.slot, tag);
+        }
+    }
+
+    /// Forgets that a slot was touched.
+    pub(crate) fn untouch(&self, spot: Spot) {
+        let set = self.table.set(spot.set);
+        let tag = set.tag(spot.slot);
+        if tag.untouched() != tag {
+            set.put_tag(spot.slot, tag.untouched());
         }
     }
 
     /// Writes a state back that was packed and still is.
     #[inline]
     pub(crate) fn repack(&self, found: &Found, packed: Packed, heat: Heat) {
-        self.put(found.spot, found.tag.heated(heat).with_extra(packed.extra), packed.word);
+        self.put(found.spot, found.tag.touched(heat).with_extra(packed.extra), packed.word);
     }
 
     /// Writes a state back into its slot, after `verdict` was given on it.
@@ -219,7 +229,7 @@ impl Memory {
             && let number = self.number_of(by.class(), tag.class())
             && number != UNNAMED
         {
-            self.put(spot, Tag::new(tag.key_tag(), number, heat, packed.extra), packed.word);
+            self.put(spot, tag.renamed(number, heat, packed.extra), packed.word);
             if before != 0 {
                 self.arena.free(before);
             }
@@ -231,7 +241,7 @@ impl Memory {
             return false;
         };
         let number = self.number_of(by.class().loose(), tag.class());
-        self.put(spot, Tag::new(tag.key_tag(), number, heat, 0), InArena::new(block, dead_at).word());
+        self.put(spot, tag.renamed(number, heat, 0), InArena::new(block, dead_at).word());
         true
     }
 
@@ -252,13 +262,15 @@ impl Memory {
             self.remove(&dead, Removed::Expired);
             return Some(dead.spot);
         }
-        if let Some(moved) = slots().find(|spot| self.move_away(*spot, Heat::COLD, held)) {
+        let nobody = |_: &Found| false;
+        if let Some(moved) = slots().find(|spot| self.move_away(*spot, nobody, held)) {
             return Some(moved);
         }
         let least = slots().map(|spot| self.read(spot)).min_by_key(|found| self.rank(found))?;
         // All are being refused: one of them may take the place of somebody who is not, in its other set.
-        if least.tag.heat() == Heat::REFUSED
-            && let Some(moved) = slots().find(|spot| self.move_away(*spot, Heat::REFUSED, held))
+        let cooler = |found: &Found| found.tag.heat() < Heat::REFUSED;
+        if !cooler(&least)
+            && let Some(moved) = slots().find(|spot| self.move_away(*spot, cooler, held))
         {
             return Some(moved);
         }
@@ -266,8 +278,8 @@ impl Memory {
         Some(least.spot)
     }
 
-    /// Moves a state to the other set of its key, if there is a free slot, or one that is less hot than `than` and can go.
-    fn move_away(&self, spot: Spot, than: Heat, held: Held<'_>) -> bool {
+    /// Moves a state to the other set of its key, if there is a free slot, or one that `may_go`.
+    fn move_away(&self, spot: Spot, may_go: impl Fn(&Found) -> bool, held: Held<'_>) -> bool {
         let found = self.read(spot);
         let other = self.table.other(spot.set, found.tag.key_tag());
         let set = self.table.set(other);
@@ -275,10 +287,9 @@ impl Memory {
         if held.sets.contains(&other) || !set.try_lock() {
             return false;
         }
-        let room = spots(other)
-            .map(|spot| self.read(spot))
-            .min_by_key(|there| (!there.tag.is_empty(), self.rank(there)));
-        let room = room.filter(|there| there.tag.is_empty() || there.tag.heat() < than);
+        let there = || spots(other).map(|spot| self.read(spot));
+        let free = there().find(|there| there.tag.is_empty());
+        let room = free.or_else(|| there().filter(may_go).min_by_key(|there| self.rank(there)));
         if let Some(there) = room {
             if !there.tag.is_empty() {
                 self.forget(&there, held.now);
@@ -295,7 +306,11 @@ impl Memory {
 
     /// Forgets a state to make room.
     fn forget(&self, found: &Found, now: Micros) {
-        if self.is_dead(found, now) { self.remove(found, Removed::Expired) } else { self.evict(found) }
+        if self.is_dead(found, now) {
+            self.remove(found, Removed::Expired);
+        } else {
+            self.evict(found);
+        }
     }
 
     fn evict(&self, found: &Found) {
@@ -312,9 +327,9 @@ impl Memory {
         self.counts.removed(found.spot.set, why);
     }
 
-    /// What matters least comes first: what is far from its limit, then what is dead soonest.
-    fn rank(&self, found: &Found) -> (Heat, Micros) {
-        (found.tag.heat(), self.dead_at(found))
+    /// What matters least comes first; among equals what is dead soonest.
+    fn rank(&self, found: &Found) -> (u8, Micros) {
+        (found.tag.matters(), self.dead_at(found))
     }
 
     pub(crate) fn is_dead(&self, found: &Found, now: Micros) -> bool {
@@ -350,64 +365,90 @@ struct Room<'a> {
 impl MakeRoom for Room<'_> {
     fn make_room(&mut self, arena: &Arena, region: usize, units: usize) -> bool {
         let residents = arena.residents(region);
-        // Of all runs of so many units the one whose loss matters least.
-        let weights: Vec<u64> = residents.iter().map(|resident| self.weight(resident)).collect();
-        let lost = |first: usize| {
-            let overlaps = move |resident: &Resident| {
+        let losses: Vec<Option<Loss>> = residents.iter().map(|resident| self.loss(resident)).collect();
+        // Of all runs of so many units that begin where a block does, or at the start, the one whose loss matters least.
+        let run = |first: usize| {
+            let lost = residents.iter().zip(&losses).filter(move |(resident, _)| {
                 let at = resident.block as usize % REGION_UNITS;
                 at < first + units && first < at + resident.units
-            };
-            let lost = residents.iter().zip(&weights).filter(move |(resident, _)| overlaps(resident));
-            lost.map(|(resident, weight)| (*resident, *weight))
+            });
+            lost.map(|(resident, loss)| (*resident, *loss))
         };
-        let weight = |first: &usize| lost(*first).fold(0, |sum: u64, (_, weight)| sum.saturating_add(weight));
-        let Some(first) = (1..=REGION_UNITS.saturating_sub(units)).min_by_key(weight) else { return false };
-        if weight(&first) == u64::MAX {
-            return false; // Everywhere is somebody who must not go.
-        }
-        let victims: Vec<Resident> = lost(first).map(|(resident, _)| resident).collect();
+        let matters = |first: &usize| {
+            run(*first).try_fold(Loss::default(), |sum, (_, loss)| loss.map(|loss| sum.and(loss)))
+        };
+        let starts = residents.iter().map(|resident| resident.block as usize % REGION_UNITS);
+        let starts = std::iter::once(1).chain(starts).filter(|first| first + units <= REGION_UNITS);
+        let least = starts.filter_map(|first| Some((matters(&first)?, first))).min();
+        let Some((_, first)) = least else { return false }; // Everywhere is somebody who must not go.
+        let victims: Vec<Resident> = run(first).map(|(resident, _)| resident).collect();
         victims.iter().filter(|victim| self.forget(victim)).count() > 0
+    }
+
+    fn relocate(&mut self, arena: &Arena, resident: &Resident, to: BlockId) -> bool {
+        let moved = self.with_owner(resident, |found, at| {
+            // A block of a chain is as long as a region: there is nowhere to move it.
+            let alone = at.block == resident.block;
+            if alone {
+                arena.copy_down(resident, to);
+                self.memory.put(found.spot, found.tag, at.moved(to).word());
+            }
+            alone
+        });
+        moved.unwrap_or(false)
+    }
+}
+
+/// What is lost with some blocks: how much the one that matters most does, and how long they would all have lived.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+struct Loss {
+    most: u8,
+    lives: Micros,
+}
+
+impl Loss {
+    fn and(self, other: Self) -> Self {
+        Self { most: self.most.max(other.most), lives: self.lives.plus(other.lives) }
     }
 }
 
 impl Room<'_> {
-    /// How much the loss of a block matters; read without its lock, so only a hint.
-    fn weight(&self, resident: &Resident) -> u64 {
-        const DEAD: u64 = 1;
+    /// What is lost with a block; nothing if it must stay. Read without a lock, so only a hint.
+    fn loss(&self, resident: &Resident) -> Option<Loss> {
         let spot = Spot::of_number(resident.owner);
         if spot.set >= self.memory.table.sets() || self.held.is_pinned(spot) {
-            return u64::MAX;
+            return None;
         }
         let found = self.memory.read(spot);
         if found.tag.is_empty() || self.memory.is_dead(&found, self.held.now) {
-            return DEAD;
+            return Some(Loss::default());
         }
-        // A hotter one matters more than a whole region of colder ones; among equals what lives longer matters more.
-        let heat = [8, 20, 32, 44][found.tag.heat().level()];
         let lives = self.memory.dead_at(&found).minus(self.held.now);
-        (1 << heat) + (u64::from(lives.get().max(1).ilog2()) << (heat - 7))
+        Some(Loss { most: found.tag.matters(), lives })
     }
 
-    /// Does a slot, whose lock is held, name this block?
-    fn names(&self, found: &Found, resident: &Resident) -> bool {
-        found.in_arena().is_some_and(|at| self.memory.arena.holds(at.block, resident.block))
-    }
-
-    /// Forgets the state in a block, if its set is free; says whether it did.
+    /// Forgets the state in a block, if its owner can be told; says whether it did.
     fn forget(&self, resident: &Resident) -> bool {
-        let spot = Spot::of_number(resident.owner);
+        let forgotten = self.with_owner(resident, |found, _| self.memory.forget(found, self.held.now));
+        forgotten.is_some()
+    }
+
+    /// Does something with the slot that names a block, under its lock; nothing if that is taken, or if the slot has to stay as it is.
+    fn with_owner<T>(&self, resident: &Resident, act: impl FnOnce(&Found, InArena) -> T) -> Option<T> {
+        let (memory, spot) = (self.memory, Spot::of_number(resident.owner));
+        if spot.set >= memory.table.sets() || self.held.is_pinned(spot) {
+            return None;
+        }
         let is_held = self.held.sets.contains(&spot.set);
-        if self.held.is_pinned(spot) || (!is_held && !self.memory.table.set(spot.set).try_lock()) {
-            return false;
+        if !is_held && !memory.table.set(spot.set).try_lock() {
+            return None;
         }
-        let found = self.memory.read(spot);
-        let is_it = self.names(&found, resident);
-        if is_it {
-            self.memory.forget(&found, self.held.now);
-        }
+        let found = memory.read(spot);
+        let named = found.in_arena().filter(|at| memory.arena.holds(at.block, resident.block));
+        let result = named.map(|at| act(&found, at));
         if !is_held {
-            self.memory.table.unlock(spot.set);
+            memory.table.unlock(spot.set);
         }
-        is_it
+        result
     }
 }

@@ -1,8 +1,8 @@
 //! Counters in this process's memory: bounded, exact under any number of threads, and as fast as the machine's memory.
 //!
-//! A state that fits 75 bits lives in a slot of 16 bytes; a larger one in the arena, and its slot says where. The memory is fixed at the
-//! start. When a key finds both of its sets full, what matters least is forgotten: first what is dead, then what is far from its limit,
-//! then what would be dead soonest; what was forgotten alive is counted.
+//! A state that fits 73 bits lives in a slot of 16 bytes; a larger one in the arena, and its slot says where. The memory is fixed at the
+//! start. When a key finds both of its sets full, what matters least is forgotten: first what is dead; then what was not touched
+//! again, what has used least, what is dead soonest; last what is being refused. What was forgotten alive is counted.
 //!
 //! Reading order: `slot` (the bits), `table` (sets and their locks), `arena`, then `request` and `desk` (one decision from lock to lock), `keep` (how
 //! a state is stored and who makes room for it), `sweep` (how idle keys leave), `snapshot`.

@@ -102,7 +102,7 @@ impl Memory {
             return false;
         };
         set.put_word(slot, packed.word);
-        set.put_tag(slot, tag.heated(Heat::of(verdict)).with_extra(packed.extra));
+        set.put_tag(slot, tag.touched(Heat::of(verdict)).with_extra(packed.extra));
         true
     }
 

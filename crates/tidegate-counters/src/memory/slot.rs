@@ -1,7 +1,7 @@
 //! One slot: two words that hold the tag of a key and its state.
 //!
 //! ```text
-//! tag word    63 lock (of the set, in its first slot) · 62..61 heat · 60..51 class · 50..40 extra · 39..0 tag of the key
+//! tag word    63 lock (of the set, in its first slot) · 62 touched · 61..58 heat · 57..48 class · 47..39 extra · 38..0 tag of the key
 //! state word  a packed state (with `extra`), or  63..32 dead at, in units of 4 s · 31..0 where its words are in the arena
 //! ```
 
@@ -11,42 +11,46 @@ use super::classes::{CLASS_BITS, ClassId};
 use super::sync::LOCK;
 
 /// Bits of the key that a slot remembers. With the 22 that choose the set, in a table of 16 M slots, a key that is not in the table is taken
-/// for one that is once in 2·10^11 lookups.
-pub(crate) const TAG_BITS: u32 = 40;
+/// for one that is once in 10^11 lookups.
+pub(crate) const TAG_BITS: u32 = 39;
 const TAG_MASK: u64 = (1 << TAG_BITS) - 1;
 const EXTRA_SHIFT: u32 = TAG_BITS;
 const EXTRA_MASK: u64 = (1 << Packed::EXTRA_BITS) - 1;
 const CLASS_SHIFT: u32 = EXTRA_SHIFT + Packed::EXTRA_BITS;
 const CLASS_MASK: u64 = (1 << CLASS_BITS) - 1;
 const HEAT_SHIFT: u32 = CLASS_SHIFT + CLASS_BITS;
-const HEAT_MASK: u64 = 3;
-const _: () = assert!(1 << (HEAT_SHIFT + 2) == LOCK);
+const HEAT_MASK: u64 = 15;
+const TOUCHED: u64 = 1 << (HEAT_SHIFT + 4);
+const _: () = assert!(TOUCHED << 1 == LOCK);
 
-/// How near to its limit a key was when it was last asked about: what is hot is forgotten last.
+/// How much would be lost if a key were forgotten.
+///
+/// Hottest is a key that was refused when it was last asked about. All others are as hot as what they have used, in units, by powers of two:
+/// so whoever wants a key to be forgotten has to spend as much as that on each of many others, whatever the limits are.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Heat(u64);
 
 impl Heat {
-    pub(crate) const COLD: Self = Self(0);
-    /// Refused, or nothing left.
-    pub(crate) const REFUSED: Self = Self(3);
+    pub(crate) const REFUSED: Self = Self(15);
+    const ADMITTED_MAX: u64 = 14;
+
+    /// How hot a verdict leaves a key.
+    #[inline]
+    pub(crate) fn of(verdict: &Verdict) -> Self {
+        if !verdict.admitted() {
+            return Self::REFUSED;
+        }
+        // A bucket may have more left than its amount: then next to nothing was used.
+        let used = verdict.limit.saturating_sub(verdict.remaining);
+        Self(u64::from((used | 1).ilog2()).min(Self::ADMITTED_MAX))
+    }
 
     pub(crate) fn of_level(level: u8) -> Option<Self> {
         (u64::from(level) <= HEAT_MASK).then_some(Self(level.into()))
     }
 
-    pub(crate) fn level(self) -> usize {
-        self.0 as usize
-    }
-
-    /// How hot a verdict leaves a key: half of the limit used, seven eighths, all.
-    pub(crate) fn of(verdict: &Verdict) -> Self {
-        let (remaining, limit) = (u64::from(verdict.remaining), u64::from(verdict.limit));
-        if !verdict.admitted() || remaining == 0 {
-            Self::REFUSED
-        } else {
-            Self(u64::from(remaining * 8 <= limit) + u64::from(remaining * 2 <= limit))
-        }
+    pub(crate) fn level(self) -> u8 {
+        self.0 as u8
     }
 }
 
@@ -57,19 +61,18 @@ pub(crate) struct Tag(u64);
 impl Tag {
     pub(crate) const EMPTY: Self = Self(0);
 
-    pub(crate) fn new(key_tag: u64, class: ClassId, heat: Heat, extra: u16) -> Self {
-        debug_assert!(key_tag <= TAG_MASK && class != 0);
-        Self(
-            key_tag
-                | u64::from(extra) << EXTRA_SHIFT
-                | u64::from(class) << CLASS_SHIFT
-                | heat.0 << HEAT_SHIFT,
-        )
-    }
-
     /// Of a key that has no slot yet.
     pub(crate) fn unnamed(key_tag: u64) -> Self {
+        debug_assert!(key_tag <= TAG_MASK);
         Self(key_tag)
+    }
+
+    /// The tag of the same key after its state was stored; touched, unless that is new.
+    pub(crate) fn renamed(self, class: ClassId, heat: Heat, extra: u16) -> Self {
+        debug_assert!(class != 0);
+        let touched = if self.is_empty() { 0 } else { TOUCHED };
+        let named = u64::from(class) << CLASS_SHIFT | u64::from(extra) << EXTRA_SHIFT;
+        Self(self.key_tag() | named | heat.0 << HEAT_SHIFT | touched)
     }
 
     pub(crate) fn of_word(word: u64) -> Self {
@@ -100,8 +103,21 @@ impl Tag {
         Heat(self.0 >> HEAT_SHIFT & HEAT_MASK)
     }
 
-    pub(crate) fn heated(self, heat: Heat) -> Self {
-        Self(self.0 & !(HEAT_MASK << HEAT_SHIFT) | heat.0 << HEAT_SHIFT)
+    /// Touched again, and as hot as that has left it.
+    #[inline]
+    pub(crate) fn touched(self, heat: Heat) -> Self {
+        Self(self.0 & !(HEAT_MASK << HEAT_SHIFT) | heat.0 << HEAT_SHIFT | TOUCHED)
+    }
+
+    pub(crate) fn untouched(self) -> Self {
+        Self(self.0 & !TOUCHED)
+    }
+
+    /// How much it would matter if the key were forgotten. Most: that it is being refused. Then: that it was touched again since the hand of the
+    /// sweeper came by, as the keys of a flood are not. Then: what it has used.
+    pub(crate) fn matters(self) -> u8 {
+        let refused = u8::from(self.heat() == Heat::REFUSED);
+        refused << 5 | u8::from(self.0 & TOUCHED != 0) << 4 | self.heat().level()
     }
 
     pub(crate) fn with_extra(self, extra: u16) -> Self {
@@ -118,7 +134,7 @@ impl Tag {
 pub(crate) struct InArena {
     /// The number of its first block.
     pub(crate) block: u32,
-    /// When it may be forgotten, in units of 4 s: with fewer, the bits would not last until [`Micros::MAX`].
+    /// When it may be forgotten, in units of 4 s: in seconds, the bits would not last until [`Micros::MAX`].
     dead_at_4s: u32,
 }
 
@@ -127,6 +143,11 @@ const _: () = assert!(Micros::MAX.secs_up().div_ceil(4) <= u32::MAX as u64);
 impl InArena {
     pub(crate) fn new(block: u32, dead_at: Micros) -> Self {
         Self { block, dead_at_4s: dead_at.secs_up().div_ceil(4) as u32 }
+    }
+
+    /// The same state, in another block.
+    pub(crate) fn moved(self, block: u32) -> Self {
+        Self { block, ..self }
     }
 
     pub(crate) fn of_word(word: u64) -> Self {

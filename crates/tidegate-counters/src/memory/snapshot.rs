@@ -121,7 +121,7 @@ impl Memory {
                 bytes.push(RECORD);
                 bytes.extend_from_slice(&(set as u32).to_le_bytes());
                 bytes.extend_from_slice(&found.tag.key_tag().to_le_bytes()[..5]);
-                bytes.push(found.tag.heat().level() as u8);
+                bytes.push(found.tag.heat().level());
                 bytes.extend_from_slice(&class.bits().to_le_bytes());
                 bytes.extend_from_slice(&dead_at.get().to_le_bytes()[..7]);
                 let length_at = bytes.len();
@@ -241,6 +241,9 @@ fn read_record(input: &mut Summed<impl Read>, set_bits: u32) -> Result<Option<Re
         return Err(damaged("a set that the table did not have"));
     }
     let tag = number(&input.bytes::<5>()?);
+    if tag >> TAG_BITS != 0 {
+        return Err(damaged("a tag that no key has"));
+    }
     let [heat] = input.bytes()?;
     let class = Class::of_bits(u64::from_le_bytes(input.bytes()?));
     let dead_at = Micros::new(number(&input.bytes::<7>()?));
@@ -253,7 +256,6 @@ fn read_record(input: &mut Summed<impl Read>, set_bits: u32) -> Result<Option<Re
     let class = class.ok_or(damaged("a class that no limit has"))?;
     let state = class.from_portable(&bytes).map_err(|_| damaged("a state that no limit has"))?;
     let heat = Heat::of_level(heat).ok_or(damaged("an unknown heat"))?;
-    debug_assert!(tag < 1 << TAG_BITS);
     Ok(Some(Record { set, tag, heat, class, dead_at, state }))
 }
 

@@ -13,6 +13,9 @@ use super::table::spots;
 /// Sets that are swept with each new key: twice as many slots as keys come in.
 pub(crate) const SETS_PER_INSERT: usize = 2;
 
+/// Once in so many rounds it is forgotten which keys were touched: about as often as a flood could fill the table.
+const ROUNDS_TOUCHED: u64 = 8;
+
 /// Sets that are swept with each batch while a round is late.
 const SETS_WHEN_LATE: usize = 16;
 
@@ -22,7 +25,9 @@ pub(crate) struct Sweeper {
     lock: AtomicU64,
     /// The next set.
     hand: AtomicU64,
-    /// Could all states of this round so far be read from the next reference?
+    /// How many rounds it has made.
+    rounds: AtomicU64,
+    /// Was a state seen in this round that cannot be read from the next reference?
     unreadable: AtomicU64,
 }
 
@@ -56,6 +61,9 @@ impl Memory {
             self.sweep_set(hand, now);
             let next = (hand + 1) % self.table.sets();
             sweeper.hand.store(next as u64, Ordering::Relaxed);
+            if next == 0 {
+                sweeper.rounds.fetch_add(1, Ordering::Relaxed);
+            }
             if next == 0 && sweeper.unreadable.load(Ordering::Relaxed) == 0 {
                 self.reference.store(self.next_reference.load(Ordering::Relaxed), Ordering::Relaxed);
             }
@@ -64,12 +72,18 @@ impl Memory {
     }
 
     fn sweep_set(&self, set: usize, now: Micros) {
+        let forgets_touch = self.sweeper.rounds.load(Ordering::Relaxed).is_multiple_of(ROUNDS_TOUCHED);
         self.table.lock(set);
         for found in spots(set).map(|spot| self.read(spot)).filter(|found| !found.tag.is_empty()) {
             if self.is_dead(&found, now) {
                 self.remove(&found, Removed::Expired);
-            } else if !self.settle(&found, now) {
+                continue;
+            }
+            if !self.settle(&found, now) {
                 self.sweeper.unreadable.store(1, Ordering::Relaxed);
+            }
+            if forgets_touch {
+                self.untouch(found.spot);
             }
         }
         self.table.unlock(set);
