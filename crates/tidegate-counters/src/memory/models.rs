@@ -267,12 +267,12 @@ fn a_sweep_forgets_the_dead_and_not_the_one_that_comes_back() {
 fn while_the_reference_moves_packed_times_are_read_right() {
     check(1, || {
         let memory = memory(1);
-        // A unit leaks every 8 minutes; it is alive for all the hours that the reference moves by.
-        let limit = Limit::gcra(60, Micros::from_secs(8 * 3_600), None).expect("a limit");
+        // A unit leaks every 4 minutes; it is alive for all the hours that the reference moves by.
+        let limit = Limit::gcra(60, Micros::from_secs(4 * 3_600), None).expect("a limit");
         let key = keys_at(&memory, 0, 1, 1)[0];
         assert!(request(&memory, &[(key, &limit)], 60, NOW));
         let asked = limit.clone();
-        let soon = NOW.plus(Micros::from_secs(8 * 60));
+        let soon = NOW.plus(Micros::from_secs(4 * 60));
         let part = |parts: u64| NOW.plus(Micros::new(Era::REACH.get() / 20 * parts));
         on_two(&memory, move |memory, number| {
             if number == 0 {
