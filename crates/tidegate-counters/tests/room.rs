@@ -348,6 +348,20 @@ fn packed_times_follow_the_clock() -> Result<(), LimitError> {
 }
 
 #[test]
+fn packed_times_follow_the_clock_where_nobody_sweeps_and_no_key_is_new() -> Result<(), LimitError> {
+    let limit = Limit::gcra(60, MINUTE, None)?;
+    let memory = memory(16 * 1_024, 1 << 14);
+    for hour in 0..200 {
+        let now = Micros::new(START.get() + hour * HOUR.get());
+        for _ in 0..4 {
+            assert!((0..10).all(|number| charge(&memory, key(number), &limit, 1, now).admitted()));
+        }
+        assert_eq!(memory.stats().arena_used, 0, "after {hour} hours");
+    }
+    Ok(())
+}
+
+#[test]
 fn a_bucket_that_leaks_for_hours_and_days_is_read_right() -> Result<(), LimitError> {
     // As long as it leaks for a few hours it is packed; else it is in the arena. With and without somebody who sweeps.
     for (limit, packs) in
