@@ -12,7 +12,7 @@
 
 use tidegate_core::{Class, State};
 
-use super::sync::{AtomicU64, Ordering, lock, unlock};
+use super::sync::{AtomicU64, Ordering, lock};
 use super::words::Words;
 
 pub(crate) const UNIT_WORDS: usize = 4;
@@ -322,7 +322,7 @@ impl Arena {
     /// Shows the map of a region's used units, under its lock, and keeps what is returned.
     fn with_map(&self, region: usize, change: impl FnOnce(u128) -> u128) {
         let words = self.words.get(region * REGION_WORDS, UNIT_WORDS);
-        lock(&words[0]);
+        let _locked = lock(&words[0]);
         let map =
             u128::from(words[2].load(Ordering::Relaxed)) << 64 | u128::from(words[1].load(Ordering::Relaxed));
         let changed = change(map);
@@ -330,7 +330,6 @@ impl Arena {
             words[1].store(changed as u64, Ordering::Relaxed);
             words[2].store((changed >> 64) as u64, Ordering::Relaxed);
         }
-        unlock(&words[0]);
     }
 
     fn head(&self, block: BlockId) -> u64 {
