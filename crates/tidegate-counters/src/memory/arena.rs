@@ -48,8 +48,8 @@ pub(crate) trait MakeRoom {
     /// Tries to free so many units in a row; says whether anything was freed.
     fn make_room(&mut self, arena: &Arena, region: usize, units: usize) -> bool;
 
-    /// Moves a block to `to`, which is free but for the block itself, and tells its owner; says whether it did. The caller holds the lock of the
-    /// region.
+    /// Moves a block to `to`, which is free but for the block itself, and tells its owner; says whether it did. The caller holds the lock
+    /// of the region.
     fn relocate(&mut self, arena: &Arena, resident: &Resident, to: BlockId) -> bool;
 }
 

@@ -15,8 +15,8 @@ use super::table::{Home, LockedSets, Spot};
 /// What a thread works with, kept from request to request so that nothing is allocated for one.
 #[derive(Default)]
 struct Desk {
-    /// The counters of this request, each once, are the first `len`; after them lie those of earlier requests, whose states are room for later
-    /// ones.
+    /// The counters of this request, each once, are the first `len`; after them lie those of earlier requests, whose states are room for
+    /// later ones.
     open: Vec<Open>,
     len: usize,
     /// Which of them each take is about.
@@ -124,8 +124,8 @@ impl Memory {
 
     /// Locks the sets of all counters, in order, and finds their slots.
     ///
-    /// A key that is in a set is in no other, so that set is enough; both have to be locked only if it is in none. What was seen without a lock
-    /// may have changed since: then both sets of all are locked, which is always enough.
+    /// A key that is in a set is in no other, so that set is enough; both have to be locked only if it is in none. What was seen without
+    /// a lock may have changed since: then both sets of all are locked, which is always enough.
     fn lock(&self, desk: &mut Desk) -> LockedSets<'_> {
         let sets = self.choose_sets(desk, |home, set| self.table.set(set).find(home.tag).is_some());
         let locked = self.table.lock_all(sets);

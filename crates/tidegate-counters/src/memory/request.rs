@@ -1,7 +1,7 @@
 //! One request, from its takes to its answers. Start at [`Memory::request`].
 //!
-//! Most requests are one take on a key that is there: that is done here, if its state is packed within one cache line. All others are laid out on
-//! a desk (`desk`).
+//! Most requests are one take on a key that is there: that is done here, if its state is packed within one cache line. All others are
+//! laid out on a desk (`desk`).
 
 use tidegate_core::{Ask, Key, Limit, Micros, Packed, Role, Verdict};
 
@@ -17,8 +17,8 @@ use super::table::{Set, Spot};
 pub(crate) const NEAR: usize = 16;
 
 impl Memory {
-    /// Brings near what some takes will need: the first set of each, so that the memory fetches them at the same time; then the second of those
-    /// that are not there; then what their slots name in the arena.
+    /// Brings near what some takes will need: the first set of each, so that the memory fetches them at the same time; then the second of
+    /// those that are not there; then what their slots name in the arena.
     pub(crate) fn bring_near(&self, takes: &[Take<'_>]) {
         for take in takes {
             self.table.set(self.table.home(take.key).first).touch();
@@ -79,8 +79,8 @@ impl Memory {
         true
     }
 
-    /// Steps on a slot of a locked set if its state is packed under the class of the limit, and stays so: nothing leaves the cache line. Says
-    /// whether it did.
+    /// Steps on a slot of a locked set if its state is packed under the class of the limit, and stays so: nothing leaves the cache line.
+    /// Says whether it did.
     #[inline(always)]
     fn step_packed(
         &self,

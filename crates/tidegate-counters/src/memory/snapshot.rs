@@ -103,8 +103,8 @@ struct Record {
 impl Memory {
     /// Writes all counters that are alive at `now`. `label` says whose keys they are: something that changes with the secret.
     ///
-    /// Counters are locked one set at a time and never while something is written: what is asked meanwhile goes on, and is in the snapshot
-    /// or not. Says how many were written.
+    /// Counters are locked one set at a time and never while something is written: what is asked meanwhile goes on, and is in the
+    /// snapshot or not. Says how many were written.
     pub fn write_snapshot(&self, out: impl Write, label: &[u8; 16], now: Micros) -> io::Result<u64> {
         let mut out = Summed { inner: BufWriter::new(out), sum: checksum() };
         out.write_all(&MAGIC)?;

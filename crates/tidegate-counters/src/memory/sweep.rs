@@ -1,7 +1,7 @@
 //! Idle keys leave: a hand goes round the table, a few sets with every new key, and empties slots whose state is dead.
 //!
-//! With every round the reference of packed times moves on to where the round began ([`tidegate_core::Era`]). A round in which a state is seen
-//! that could not be read from there leaves it where it is; then new states are kept in the arena until a later round succeeds.
+//! With every round the reference of packed times moves on to where the round began ([`tidegate_core::Era`]). A round in which a state is
+//! seen that could not be read from there leaves it where it is; then new states are kept in the arena until a later round succeeds.
 
 use tidegate_core::{Era, Micros};
 
@@ -32,8 +32,8 @@ pub(crate) struct Sweeper {
 }
 
 impl Memory {
-    /// Sweeps a part of the table, a few milliseconds of work at most. Whoever calls it every second or so sees to it that idle keys leave also
-    /// while no new ones come.
+    /// Sweeps a part of the table, a few milliseconds of work at most. Whoever calls it every second or so sees to it that idle keys
+    /// leave also while no new ones come.
     pub fn sweep(&self, now: Micros) {
         self.sweep_sets((self.table.sets() / 64).clamp(1, 1 << 14), now);
     }
