@@ -1,8 +1,8 @@
 //! `cargo xtask bench core`: our table of counters beside the limiters that others use in Rust, on the same keys in the same run.
 //!
-//! Start at [`plan::Plan`], which says what is measured. Every subject lives in a process of its own ([`child`]), so that its memory can be
-//! told; the processes take turns ([`measure`]), so that what disturbs the machine disturbs all. [`report`] makes Markdown of the
-//! raw numbers.
+//! Start at [`plan::Plan`], which says what is measured. Every subject lives in a process of its own ([`child`]), so that its memory can
+//! be told; the processes take turns ([`measure`]), so that what disturbs the machine disturbs all. [`report`] makes Markdown of the raw
+//! numbers.
 
 mod arguments; // what can be asked for
 mod plan; // what is measured

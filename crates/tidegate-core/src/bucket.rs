@@ -41,8 +41,8 @@ pub(crate) struct Bucket {
     /// The window, in ticks.
     pub(crate) window: u64,
     pub(crate) tick: Tick,
-    /// By how much a unit lifts the level, and by how much that leaks in a tick: window and amount or, in a table's slots, both divided by
-    /// what they have in common. Every level is a multiple of that.
+    /// By how much a unit lifts the level, and by how much that leaks in a tick: window and amount or, in a table's slots, both divided
+    /// by what they have in common. Every level is a multiple of that.
     per_unit: u64,
     rate: u64,
 }

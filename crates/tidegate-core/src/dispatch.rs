@@ -60,7 +60,8 @@ impl Limit {
         })
     }
 
-    /// Until when a store has to keep the state that a verdict was just given on: as [`Limit::keep_for`] says, but mostly from the verdict alone.
+    /// Until when a store has to keep the state that a verdict was just given on: as [`Limit::keep_for`] says, but mostly from the
+    /// verdict alone.
     pub fn kept_until(&self, state: &mut State, verdict: &Verdict, now: Micros) -> Micros {
         match self.kind() {
             // Their bound needs what no other number does, or they end when a calendar says.

@@ -1,7 +1,7 @@
 //! States as a memory table keeps them: in 73 bits where the state fits, else as a list of words.
 //!
-//! A [`Class`] is what has to be known of a limit to read such a state without it: a table that evicts, sweeps or writes a snapshot has no
-//! limit at hand. It is fixed by the limit's constructor and small enough to be numbered, so that a slot names it in a few bits.
+//! A [`Class`] is what has to be known of a limit to read such a state without it: a table that evicts, sweeps or writes a snapshot has
+//! no limit at hand. It is fixed by the limit's constructor and small enough to be numbered, so that a slot names it in a few bits.
 //! Whether a state fits depends on the state, not on a promise: what does not is kept as words, and nothing is ever rounded.
 
 use crate::bucket::Level;
@@ -274,8 +274,8 @@ impl Class {
         Micros::new(dead_at_us).plus(SLACK)
     }
 
-    /// Before the reference moves to `era.next`: sets a packed state's time back if it is so far ahead of `now` that whatever touched it would.
-    /// Says whether the state can be read from there.
+    /// Before the reference moves to `era.next`: sets a packed state's time back if it is so far ahead of `now` that whatever touched it
+    /// would. Says whether the state can be read from there.
     pub fn settle(self, packed: &mut Packed, era: Era, now: Micros) -> bool {
         let Of::Level { .. } = self.read() else { return true };
         let mut last_us = level_last(*packed, era);
@@ -451,8 +451,8 @@ impl State {
 }
 
 impl Limit {
-    /// Judges `ask` at `now` on a packed state of this limit's class, as [`Limit::step`] would, and says what it is afterwards. Nothing if it has
-    /// to be unpacked for that, or does not fit any more. The verdict is written where it is wanted: it is large.
+    /// Judges `ask` at `now` on a packed state of this limit's class, as [`Limit::step`] would, and says what it is afterwards. Nothing
+    /// if it has to be unpacked for that, or does not fit any more. The verdict is written where it is wanted: it is large.
     #[inline]
     pub fn step_packed(
         &self,

@@ -95,8 +95,8 @@ pub(crate) fn step<L: Law>(
     }
 }
 
-/// The same as [`step`] for a charge of at least one unit. Everything that it needs becomes one piece of code, with no call in it: that is
-/// worth it where a table is asked millions of times a second.
+/// The same as [`step`] for a charge of at least one unit. Everything that it needs becomes one piece of code, with no call in it: that
+/// is worth it where a table is asked millions of times a second.
 #[inline(always)]
 pub(crate) fn charge_inline<L: Law>(
     law: &L,

@@ -20,8 +20,8 @@ pub use memory::{Loaded, Memory, MemoryError, MemorySize, SnapshotError, Stats};
 pub trait Counters {
     /// Judges every request of the batch and carries it out, in order.
     ///
-    /// A request is admitted as [`tidegate_core::admits`] says. Admitted: every take that passes is charged. Refused: only what gives back
-    /// (refunds, settlements, releases) and what is charged always is applied; the other takes show their verdict without a charge.
+    /// A request is admitted as [`tidegate_core::admits`] says. Admitted: every take that passes is charged. Refused: only what gives
+    /// back (refunds, settlements, releases) and what is charged always is applied; the other takes show their verdict without a charge.
     /// Takes of one request on the same key are judged one after the other; whoever wants them to count once merges them before.
     ///
     /// `now` is the node's clock; a store that has a clock of its own goes by that.

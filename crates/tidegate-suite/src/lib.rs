@@ -1,8 +1,8 @@
 //! The behaviour suite: what every store of counters has to do, whatever it is made of.
 //!
-//! A [`Script`] says what happens to several counters: limits, requests of several takes, batches, clocks that jump. [`check`] plays it on
-//! a store and on a [`Model`] side by side and reports the first [`Disagreement`]: the line, the take, the fields, what each said.
-//! The model keeps one oracle per key (`tidegate-oracle`) and has the rules of a request written out once more, from their wording.
+//! A [`Script`] says what happens to several counters: limits, requests of several takes, batches, clocks that jump. [`check`] plays it
+//! on a store and on a [`Model`] side by side and reports the first [`Disagreement`]: the line, the take, the fields, what each said. The
+//! model keeps one oracle per key (`tidegate-oracle`) and has the rules of a request written out once more, from their wording.
 //!
 //! A store passes if it agrees on all committed scripts and on random ones, and if its requests are atomic:
 //!

@@ -40,7 +40,8 @@ proptest! {
                 let dead_at = class.dead_at(packed, around(now));
                 // Five seconds are left of whatever is dead already; and waits are told from the start of a tick.
                 let dead = keep_for <= Micros::from_secs(5);
-                prop_assert!(dead || dead_at.plus(Micros::new(step.limit.tick().us())) > kept_until, "dead at {dead_at:?}, kept until {kept_until:?}: {script}");
+                let tick = Micros::new(step.limit.tick().us());
+                prop_assert!(dead || dead_at.plus(tick) > kept_until, "{dead_at:?} {kept_until:?}: {script}");
             }
             let portable = step.after.to_portable();
             prop_assert_eq!(class.from_portable(&portable), Ok(step.after.clone()));

@@ -12,7 +12,7 @@
 
 use tidegate_core::{Class, State};
 
-use super::sync::{AtomicU64, Ordering, lock, unlock};
+use super::sync::{AtomicU64, Ordering, lock};
 use super::words::Words;
 
 pub(crate) const UNIT_WORDS: usize = 4;
@@ -48,8 +48,8 @@ pub(crate) trait MakeRoom {
     /// Tries to free so many units in a row; says whether anything was freed.
     fn make_room(&mut self, arena: &Arena, region: usize, units: usize) -> bool;
 
-    /// Moves a block to `to`, which is free but for the block itself, and tells its owner; says whether it did. The caller holds the lock of the
-    /// region.
+    /// Moves a block to `to`, which is free but for the block itself, and tells its owner; says whether it did. The caller holds the lock
+    /// of the region.
     fn relocate(&mut self, arena: &Arena, resident: &Resident, to: BlockId) -> bool;
 }
 
@@ -322,7 +322,7 @@ impl Arena {
     /// Shows the map of a region's used units, under its lock, and keeps what is returned.
     fn with_map(&self, region: usize, change: impl FnOnce(u128) -> u128) {
         let words = self.words.get(region * REGION_WORDS, UNIT_WORDS);
-        lock(&words[0]);
+        let _locked = lock(&words[0]);
         let map =
             u128::from(words[2].load(Ordering::Relaxed)) << 64 | u128::from(words[1].load(Ordering::Relaxed));
         let changed = change(map);
@@ -330,7 +330,6 @@ impl Arena {
             words[1].store(changed as u64, Ordering::Relaxed);
             words[2].store((changed >> 64) as u64, Ordering::Relaxed);
         }
-        unlock(&words[0]);
     }
 
     fn head(&self, block: BlockId) -> u64 {

@@ -11,18 +11,18 @@ use super::keep::{By, Found, Held};
 use super::slot::Heat;
 use super::sweep::SETS_PER_INSERT;
 use super::sync::thread_local;
-use super::table::{Home, Spot};
+use super::table::{Home, LockedSets, Spot};
 
 /// What a thread works with, kept from request to request so that nothing is allocated for one.
 #[derive(Default)]
 struct Desk {
-    /// The counters of this request, each once, are the first `len`; after them lie those of earlier requests, whose states are room for later
-    /// ones.
+    /// The counters of this request, each once, are the first `len`; after them lie those of earlier requests, whose states are room for
+    /// later ones.
     open: Vec<Open>,
     len: usize,
     /// Which of them each take is about.
     of_take: Vec<usize>,
-    /// The sets whose locks are held, in order.
+    /// Room for the numbers of the sets that are locked.
     sets: Vec<usize>,
     /// The slots that must stay where they are.
     pinned: Vec<Option<Spot>>,
@@ -90,11 +90,11 @@ impl Memory {
         DESK.with(|desk| {
             let desk = &mut *desk.borrow_mut();
             self.lay_out(takes, desk);
-            self.lock(desk);
+            let locked = self.lock(desk);
             let from = answers.len();
             let admitted = self.judge(takes, now, answers, desk);
-            let inserted = self.write(takes, now, &answers[from..], desk);
-            self.unlock(desk);
+            let inserted = self.write(takes, now, &answers[from..], desk, locked.numbers());
+            desk.sets = locked.unlock();
             if inserted > 0 {
                 self.sweep_sets(inserted * SETS_PER_INSERT, now);
             }
@@ -127,41 +127,42 @@ impl Memory {
 
     /// Locks the sets of all counters, in order, and finds their slots.
     ///
-    /// A key that is in a set is in no other, so that set is enough; both have to be locked only if it is in none. What was seen without a lock
-    /// may have changed since: then both sets of all are locked, which is always enough.
-    fn lock(&self, desk: &mut Desk) {
-        let mut whole = false;
-        loop {
-            desk.sets.clear();
-            for Open { home, .. } in &desk.open[..desk.len] {
-                let is_in = |set: &usize| !whole && self.table.set(*set).find(home.tag).is_some();
-                match [home.first, home.second].into_iter().find(is_in) {
-                    Some(set) => desk.sets.push(set),
-                    None => desk.sets.extend([home.first, home.second]),
-                }
-            }
-            if desk.sets.len() > 1 {
-                desk.sets.sort_unstable();
-                desk.sets.dedup();
-            }
-            desk.sets.iter().for_each(|set| self.table.lock(*set));
-            if self.find_all(desk) {
-                return;
-            }
-            self.unlock(desk);
-            whole = true;
+    /// A key that is in a set is in no other, so that set is enough; both have to be locked only if it is in none. What was seen without
+    /// a lock may have changed since: then both sets of all are locked, which is always enough.
+    fn lock(&self, desk: &mut Desk) -> LockedSets<'_> {
+        let sets = self.choose_sets(desk, |home, set| self.table.set(set).find(home.tag).is_some());
+        let locked = self.table.lock_all(sets);
+        if self.find_all(desk, locked.numbers()) {
+            return locked;
         }
+        desk.sets = locked.unlock();
+        let locked = self.table.lock_all(self.choose_sets(desk, |_, _| false));
+        self.find_all(desk, locked.numbers());
+        locked
     }
 
-    fn unlock(&self, desk: &Desk) {
-        desk.sets.iter().for_each(|set| self.table.unlock(*set));
+    /// The sets that have to be locked, in order, each once: of each counter the one that it seems to be in, else both.
+    fn choose_sets(&self, desk: &mut Desk, is_in: impl Fn(&Home, usize) -> bool) -> Vec<usize> {
+        let mut sets = std::mem::take(&mut desk.sets);
+        sets.clear();
+        for Open { home, .. } in &desk.open[..desk.len] {
+            match [home.first, home.second].into_iter().find(|set| is_in(home, *set)) {
+                Some(set) => sets.push(set),
+                None => sets.extend([home.first, home.second]),
+            }
+        }
+        if sets.len() > 1 {
+            sets.sort_unstable();
+            sets.dedup();
+        }
+        sets
     }
 
     /// Finds the slots of all counters in the locked sets; says whether it is certain of those that have none.
-    fn find_all(&self, desk: &mut Desk) -> bool {
+    fn find_all(&self, desk: &mut Desk, sets: &[usize]) -> bool {
         for open in &mut desk.open[..desk.len] {
             let Home { tag, first, second } = open.home;
-            let [in_first, in_second] = [first, second].map(|set| desk.sets.contains(&set));
+            let [in_first, in_second] = [first, second].map(|set| sets.contains(&set));
             let spot = if in_first { self.table.find(first, tag) } else { None };
             let spot = spot.or_else(|| if in_second { self.table.find(second, tag) } else { None });
             if spot.is_none() && !(in_first && in_second) {
@@ -249,12 +250,19 @@ impl Memory {
     }
 
     /// Writes what changed; says how many keys are new.
-    fn write(&self, takes: &[Take<'_>], now: Micros, answers: &[Answer], desk: &mut Desk) -> usize {
+    fn write(
+        &self,
+        takes: &[Take<'_>],
+        now: Micros,
+        answers: &[Answer],
+        desk: &mut Desk,
+        sets: &[usize],
+    ) -> usize {
         let mut inserted = 0;
         desk.pinned.clear();
         desk.pinned.extend(desk.open[..desk.len].iter().map(|open| open.found.map(|found| found.spot)));
         for at in 0..desk.len {
-            let held = Held { sets: &desk.sets, pinned: &desk.pinned, now };
+            let held = Held { sets, pinned: &desk.pinned, now };
             let open = &mut desk.open[at];
             let (limit, verdict) = (takes[open.last_take].limit, &answers[open.last_take].verdict);
             match (open.found, open.packed) {

@@ -284,9 +284,10 @@ impl Memory {
         let other = self.table.other(spot.set, found.tag.key_tag());
         let set = self.table.set(other);
         // A set whose lock is held is one of the two that are full, or another take's: leave it alone.
-        if held.sets.contains(&other) || !set.try_lock() {
+        if held.sets.contains(&other) {
             return false;
         }
+        let Some(_locked) = set.try_lock() else { return false };
         let there = || spots(other).map(|spot| self.read(spot));
         let free = there().find(|there| there.tag.is_empty());
         let room = free.or_else(|| there().filter(may_go).min_by_key(|there| self.rank(there)));
@@ -300,7 +301,6 @@ impl Memory {
             self.put(there.spot, found.tag, found.word);
             self.put(spot, Tag::EMPTY, 0);
         }
-        set.unlock();
         room.is_some()
     }
 
@@ -439,16 +439,12 @@ impl Room<'_> {
         if spot.set >= memory.table.sets() || self.held.is_pinned(spot) {
             return None;
         }
-        let is_held = self.held.sets.contains(&spot.set);
-        if !is_held && !memory.table.set(spot.set).try_lock() {
-            return None;
-        }
+        let _locked = match self.held.sets.contains(&spot.set) {
+            true => None,
+            false => Some(memory.table.set(spot.set).try_lock()?),
+        };
         let found = memory.read(spot);
         let named = found.in_arena().filter(|at| memory.arena.holds(at.block, resident.block));
-        let result = named.map(|at| act(&found, at));
-        if !is_held {
-            memory.table.unlock(spot.set);
-        }
-        result
+        named.map(|at| act(&found, at))
     }
 }

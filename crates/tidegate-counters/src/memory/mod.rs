@@ -4,8 +4,8 @@
 //! start. When a key finds both of its sets full, what matters least is forgotten: first what is dead; then what was not touched
 //! again, what has used least, what is dead soonest; last what is being refused. What was forgotten alive is counted.
 //!
-//! Reading order: `slot` (the bits), `table` (sets and their locks), `arena`, then `request` and `desk` (one decision from lock to lock), `keep` (how
-//! a state is stored and who makes room for it), `sweep` (how idle keys leave), `snapshot`.
+//! Reading order: `slot` (the bits), `table` (sets and their locks), `arena`, then `request` and `desk` (one decision from lock to lock),
+//! `keep` (how a state is stored and who makes room for it), `sweep` (how idle keys leave), `snapshot`.
 
 mod arena; // room for states that do not fit a slot
 mod classes; // what has to be known to read a state

@@ -14,7 +14,8 @@ pub(crate) fn advise_large(words: &[AtomicU64]) {
     let start = (words.as_ptr() as usize).next_multiple_of(PAGE_BYTES);
     let end = (words.as_ptr_range().end as usize) / PAGE_BYTES * PAGE_BYTES;
     if end > start {
-        // SAFETY: the pages lie wholly within memory that `words` borrows, and MADV_HUGEPAGE changes neither what is in it nor where it is.
+        // SAFETY: the pages lie wholly within memory that `words` borrows, and MADV_HUGEPAGE changes neither what is in it nor where it
+        // is.
         unsafe { libc::madvise(start as *mut libc::c_void, end - start, libc::MADV_HUGEPAGE) };
     }
 }

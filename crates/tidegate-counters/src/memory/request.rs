@@ -1,7 +1,7 @@
 //! One request, from its takes to its answers. Start at [`Memory::request`].
 //!
-//! Most requests are one take on a key that is there: that is done here, if its state is packed within one cache line. All others are laid out on
-//! a desk (`desk`).
+//! Most requests are one take on a key that is there: that is done here, if its state is packed within one cache line. All others are
+//! laid out on a desk (`desk`).
 
 use tidegate_core::{Ask, Key, Limit, Micros, Packed, Role, Verdict};
 
@@ -11,14 +11,14 @@ use super::Memory;
 use super::keep::Found;
 use super::slot::{Heat, Tag};
 use super::stats::Removed;
-use super::table::{Home, Set, Spot};
+use super::table::{Set, Spot};
 
 /// How many takes are brought near at a time: about as many as a core can wait for at once.
 pub(crate) const NEAR: usize = 16;
 
 impl Memory {
-    /// Brings near what some takes will need: the first set of each, so that the memory fetches them at the same time; then the second of those
-    /// that are not there; then what their slots name in the arena.
+    /// Brings near what some takes will need: the first set of each, so that the memory fetches them at the same time; then the second of
+    /// those that are not there; then what their slots name in the arena.
     pub(crate) fn bring_near(&self, takes: &[Take<'_>]) {
         for take in takes {
             self.table.set(self.table.home(take.key).first).touch();
@@ -67,22 +67,20 @@ impl Memory {
     ) -> bool {
         let set = self.table.set(number);
         let Some(slot) = set.find(key_tag) else { return false };
-        set.lock();
+        let _locked = set.lock();
         let tag = set.tag(slot);
         if !tag.is_of(key_tag) {
-            set.unlock(); // It was moved or forgotten before the lock was there.
-            return false;
+            return false; // It was moved or forgotten before the lock was there.
         }
         let verdict = &mut answers.push_mut(Answer::BLANK).verdict;
         if !self.step_packed(set, slot, tag, take, now, verdict) {
             self.step_on_slot(Spot { set: number, slot }, take, now, verdict);
         }
-        set.unlock();
         true
     }
 
-    /// Steps on a slot of a locked set if its state is packed under the class of the limit, and stays so: nothing leaves the cache line. Says
-    /// whether it did.
+    /// Steps on a slot of a locked set if its state is packed under the class of the limit, and stays so: nothing leaves the cache line.
+    /// Says whether it did.
     #[inline(always)]
     fn step_packed(
         &self,
@@ -121,18 +119,9 @@ impl Memory {
 
     /// Does something with the slot of a key, if it has one, under the locks of both of its sets.
     fn with_slot<T>(&self, key: Key, act: impl FnOnce(&Found) -> T) -> Option<T> {
-        let Home { tag, first, second } = self.table.home(key);
-        let (low, high) = (first.min(second), first.max(second));
-        self.table.lock(low);
-        if high != low {
-            self.table.lock(high);
-        }
-        let spot = self.table.find(first, tag).or_else(|| self.table.find(second, tag));
-        let result = spot.map(|spot| act(&self.read(spot)));
-        if high != low {
-            self.table.unlock(high);
-        }
-        self.table.unlock(low);
-        result
+        let home = self.table.home(key);
+        let locked = self.table.lock_all(home.sets());
+        let spot = locked.numbers().iter().find_map(|set| self.table.find(*set, home.tag));
+        spot.map(|spot| act(&self.read(spot)))
     }
 }

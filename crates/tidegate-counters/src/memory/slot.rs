@@ -10,8 +10,8 @@ use tidegate_core::{Micros, Packed, Verdict};
 use super::classes::{CLASS_BITS, ClassId};
 use super::sync::LOCK;
 
-/// Bits of the key that a slot remembers. With the 22 that choose the set, in a table of 16 M slots, a key that is not in the table is taken
-/// for one that is once in 10^11 lookups.
+/// Bits of the key that a slot remembers. With the 22 that choose the set, in a table of 16 M slots, a key that is not in the table is
+/// taken for one that is once in 10^11 lookups.
 pub(crate) const TAG_BITS: u32 = 39;
 const TAG_MASK: u64 = (1 << TAG_BITS) - 1;
 const EXTRA_SHIFT: u32 = TAG_BITS;
@@ -25,8 +25,8 @@ const _: () = assert!(TOUCHED << 1 == LOCK);
 
 /// How much would be lost if a key were forgotten.
 ///
-/// Hottest is a key that was refused when it was last asked about. All others are as hot as what they have used, in units, by powers of two:
-/// so whoever wants a key to be forgotten has to spend as much as that on each of many others, whatever the limits are.
+/// Hottest is a key that was refused when it was last asked about. All others are as hot as what they have used, in units, by powers of
+/// two: so whoever wants a key to be forgotten has to spend as much as that on each of many others, whatever the limits are.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Heat(u64);
 
@@ -113,8 +113,8 @@ impl Tag {
         Self(self.0 & !TOUCHED)
     }
 
-    /// How much it would matter if the key were forgotten. Most: that it is being refused. Then: that it was touched again since the hand of the
-    /// sweeper came by, as the keys of a flood are not. Then: what it has used.
+    /// How much it would matter if the key were forgotten. Most: that it is being refused. Then: that it was touched again since the hand
+    /// of the sweeper came by, as the keys of a flood are not. Then: what it has used.
     pub(crate) fn matters(self) -> u8 {
         let refused = u8::from(self.heat() == Heat::REFUSED);
         refused << 5 | u8::from(self.0 & TOUCHED != 0) << 4 | self.heat().level()

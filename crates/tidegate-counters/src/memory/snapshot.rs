@@ -103,8 +103,8 @@ struct Record {
 impl Memory {
     /// Writes all counters that are alive at `now`. `label` says whose keys they are: something that changes with the secret.
     ///
-    /// Counters are locked one set at a time and never while something is written: what is asked meanwhile goes on, and is in the snapshot
-    /// or not. Says how many were written.
+    /// Counters are locked one set at a time and never while something is written: what is asked meanwhile goes on, and is in the
+    /// snapshot or not. Says how many were written.
     pub fn write_snapshot(&self, out: impl Write, label: &[u8; 16], now: Micros) -> io::Result<u64> {
         let mut out = Summed { inner: BufWriter::new(out), sum: checksum() };
         out.write_all(&MAGIC)?;
@@ -114,7 +114,7 @@ impl Memory {
         let (mut written, mut bytes) = (0_u64, Vec::new());
         for set in 0..self.table.sets() {
             bytes.clear();
-            self.table.lock(set);
+            let locked = self.table.set(set).lock();
             for found in spots(set).map(|spot| self.read(spot)).filter(|found| !found.tag.is_empty()) {
                 let dead_at = self.dead_at(&found);
                 let Some((class, state)) = self.state_in(&found).filter(|_| dead_at >= now) else { continue };
@@ -131,7 +131,7 @@ impl Memory {
                 bytes[length_at..length_at + 4].copy_from_slice(&length.to_le_bytes());
                 written += 1;
             }
-            self.table.unlock(set);
+            drop(locked);
             out.write_all(&bytes)?;
         }
         out.write_all(&[END])?;
@@ -204,22 +204,18 @@ impl Memory {
         }
         // The bits that tell its set here were not kept: put it into each set that it may be from. Nobody asks for the wrong ones.
         let larger = here - set_bits;
-        let sets = (0..1 << larger).map(|bits| record.set << larger | bits).collect::<Vec<_>>();
-        sets.into_iter().fold(true, |all, set| self.load_at(set, &mut record, now) && all)
+        let first = record.set << larger;
+        let left_out = (0..1 << larger).filter(|bits| !self.load_at(first | bits, &mut record, now));
+        left_out.count() == 0
     }
 
     fn load_at(&self, set: usize, record: &mut Record, now: Micros) -> bool {
         let home = Home { tag: record.tag, first: set, second: self.table.other(set, record.tag) };
-        let mut sets = vec![home.first, home.second];
-        sets.sort_unstable();
-        sets.dedup();
-        sets.iter().for_each(|set| self.table.lock(*set));
-        let is_there = sets.iter().any(|set| self.table.find(*set, home.tag).is_some());
+        let locked = self.table.lock_all(home.sets());
+        let is_there = locked.numbers().iter().any(|set| self.table.find(*set, home.tag).is_some());
         let by = By::Class { class: record.class, dead_at: record.dead_at };
-        let held = Held { sets: &sets, pinned: &[], now };
-        let is_new = !is_there && self.insert(home, by, &mut record.state, record.heat, held).is_some();
-        sets.iter().for_each(|set| self.table.unlock(*set));
-        is_new
+        let held = Held { sets: locked.numbers(), pinned: &[], now };
+        !is_there && self.insert(home, by, &mut record.state, record.heat, held).is_some()
     }
 }
 

@@ -1,13 +1,13 @@
 //! Idle keys leave: a hand goes round the table, a few sets with every new key, and empties slots whose state is dead.
 //!
-//! With every round the reference of packed times moves on to where the round began ([`tidegate_core::Era`]). A round in which a state is seen
-//! that could not be read from there leaves it where it is; then new states are kept in the arena until a later round succeeds.
+//! With every round the reference of packed times moves on to where the round began ([`tidegate_core::Era`]). A round in which a state is
+//! seen that could not be read from there leaves it where it is; then new states are kept in the arena until a later round succeeds.
 
 use tidegate_core::{Era, Micros};
 
 use super::Memory;
 use super::stats::Removed;
-use super::sync::{AtomicU64, Ordering, try_lock, unlock};
+use super::sync::{AtomicU64, Ordering, try_lock};
 use super::table::spots;
 
 /// Sets that are swept with each new key: twice as many slots as keys come in.
@@ -32,8 +32,8 @@ pub(crate) struct Sweeper {
 }
 
 impl Memory {
-    /// Sweeps a part of the table, a few milliseconds of work at most. Whoever calls it every second or so sees to it that idle keys leave also
-    /// while no new ones come.
+    /// Sweeps a part of the table, a few milliseconds of work at most. Whoever calls it every second or so sees to it that idle keys
+    /// leave also while no new ones come.
     pub fn sweep(&self, now: Micros) {
         self.sweep_sets((self.table.sets() / 64).clamp(1, 1 << 14), now);
     }
@@ -49,9 +49,7 @@ impl Memory {
 
     pub(crate) fn sweep_sets(&self, sets: usize, now: Micros) {
         let sweeper = &self.sweeper;
-        if !try_lock(&sweeper.lock) {
-            return;
-        }
+        let Some(_locked) = try_lock(&sweeper.lock) else { return };
         for _ in 0..sets {
             let hand = sweeper.hand.load(Ordering::Relaxed) as usize;
             if hand == 0 {
@@ -68,12 +66,11 @@ impl Memory {
                 self.reference.store(self.next_reference.load(Ordering::Relaxed), Ordering::Relaxed);
             }
         }
-        unlock(&sweeper.lock);
     }
 
     fn sweep_set(&self, set: usize, now: Micros) {
         let forgets_touch = self.sweeper.rounds.load(Ordering::Relaxed).is_multiple_of(ROUNDS_TOUCHED);
-        self.table.lock(set);
+        let _locked = self.table.set(set).lock();
         for found in spots(set).map(|spot| self.read(spot)).filter(|found| !found.tag.is_empty()) {
             if self.is_dead(&found, now) {
                 self.remove(&found, Removed::Expired);
@@ -86,6 +83,5 @@ impl Memory {
                 self.untouch(found.spot);
             }
         }
-        self.table.unlock(set);
     }
 }

@@ -26,17 +26,31 @@ pub(crate) fn zeroed(words: usize) -> Option<Box<[AtomicU64]>> {
 /// holder may have been put to sleep.
 pub(crate) const LOCK: u64 = 1 << 63;
 
-pub(crate) fn lock(word: &AtomicU64) {
+/// A lock that is held until this is dropped, by a panic too.
+#[must_use]
+pub(crate) struct Locked<'a>(&'a AtomicU64);
+
+impl Drop for Locked<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        unlock(self.0);
+    }
+}
+
+#[inline]
+pub(crate) fn lock(word: &AtomicU64) -> Locked<'_> {
     let mut spins = 0u32;
     while !grab(word) {
         while word.load(Ordering::Relaxed) & LOCK != 0 {
             wait(&mut spins);
         }
     }
+    Locked(word)
 }
 
-pub(crate) fn try_lock(word: &AtomicU64) -> bool {
-    word.load(Ordering::Relaxed) & LOCK == 0 && grab(word)
+pub(crate) fn try_lock(word: &AtomicU64) -> Option<Locked<'_>> {
+    let is_free = word.load(Ordering::Relaxed) & LOCK == 0;
+    (is_free && grab(word)).then(|| Locked(word))
 }
 
 /// Whoever comes too late writes back what he read.
@@ -52,7 +66,7 @@ fn grab(word: &AtomicU64) -> bool {
     word.compare_exchange(free, free | LOCK, Ordering::Acquire, Ordering::Relaxed).is_ok()
 }
 
-/// Only the holder changes the other bits.
+/// For the holder, who alone changes the other bits.
 pub(crate) fn unlock(word: &AtomicU64) {
     word.store(word.load(Ordering::Relaxed) & !LOCK, Ordering::Release);
 }

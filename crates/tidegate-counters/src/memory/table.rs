@@ -6,7 +6,7 @@
 use tidegate_core::Key;
 
 use super::slot::{TAG_BITS, Tag};
-use super::sync::{AtomicU64, LOCK, Ordering, lock, try_lock, unlock};
+use super::sync::{AtomicU64, LOCK, Locked, Ordering, lock, try_lock, unlock};
 use super::words::{LINE_WORDS, Words};
 
 pub(crate) const SET_SLOTS: usize = 4;
@@ -19,6 +19,15 @@ pub(crate) struct Home {
     pub(crate) tag: u64,
     pub(crate) first: usize,
     pub(crate) second: usize,
+}
+
+impl Home {
+    /// Its sets, in order, each once.
+    pub(crate) fn sets(&self) -> Vec<usize> {
+        let mut sets = vec![self.first.min(self.second), self.first.max(self.second)];
+        sets.dedup();
+        sets
+    }
 }
 
 /// A slot of a set.
@@ -85,12 +94,47 @@ impl Table {
         self.set(set).find(tag).map(|slot| Spot { set, slot })
     }
 
-    pub(crate) fn lock(&self, set: usize) {
-        self.set(set).lock();
+    /// Locks some sets, which are in order and each named once.
+    pub(crate) fn lock_all(&self, sets: Vec<usize>) -> LockedSets<'_> {
+        let mut locked = LockedSets { table: self, sets, len: 0 };
+        while let Some(set) = locked.sets.get(locked.len) {
+            std::mem::forget(self.set(*set).lock()); // Unlocked by the one who holds them all.
+            locked.len += 1;
+        }
+        locked
+    }
+}
+
+/// Sets that are locked until this is dropped.
+#[must_use]
+pub(crate) struct LockedSets<'a> {
+    table: &'a Table,
+    sets: Vec<usize>,
+    len: usize,
+}
+
+impl LockedSets<'_> {
+    pub(crate) fn numbers(&self) -> &[usize] {
+        &self.sets
     }
 
-    pub(crate) fn unlock(&self, set: usize) {
-        self.set(set).unlock();
+    /// Unlocks them, and gives the room for their numbers back.
+    pub(crate) fn unlock(mut self) -> Vec<usize> {
+        self.release();
+        std::mem::take(&mut self.sets)
+    }
+
+    fn release(&mut self) {
+        for set in self.sets.drain(..).take(self.len) {
+            unlock(&self.table.set(set).words[0]);
+        }
+        self.len = 0;
+    }
+}
+
+impl Drop for LockedSets<'_> {
+    fn drop(&mut self) {
+        self.release();
     }
 }
 
@@ -100,7 +144,7 @@ pub(crate) struct Set<'a> {
     words: &'a [AtomicU64; LINE_WORDS],
 }
 
-impl Set<'_> {
+impl<'a> Set<'a> {
     /// Brings it nearer.
     #[inline]
     pub(crate) fn touch(self) {
@@ -136,17 +180,12 @@ impl Set<'_> {
     }
 
     #[inline]
-    pub(crate) fn lock(self) {
-        lock(&self.words[0]);
+    pub(crate) fn lock(self) -> Locked<'a> {
+        lock(&self.words[0])
     }
 
-    pub(crate) fn try_lock(self) -> bool {
+    pub(crate) fn try_lock(self) -> Option<Locked<'a>> {
         try_lock(&self.words[0])
-    }
-
-    #[inline]
-    pub(crate) fn unlock(self) {
-        unlock(&self.words[0]);
     }
 }
 
