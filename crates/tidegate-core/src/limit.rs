@@ -378,6 +378,15 @@ impl Limit {
         }
     }
 
+    /// The most that can be used: the amount, or a bucket's burst.
+    #[inline]
+    pub fn capacity(&self) -> u32 {
+        match &self.kind {
+            Kind::Bucket { law, .. } => law.capacity(),
+            _ => self.amount(),
+        }
+    }
+
     /// The window; for concurrency the time to live, for a calendar none.
     pub fn window(&self) -> Option<Micros> {
         let us = match &self.kind {

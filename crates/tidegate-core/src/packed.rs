@@ -186,7 +186,8 @@ impl Class {
     pub fn of_bits(bits: u64) -> Option<Self> {
         let class = Self(bits);
         let canonical = matches!(bits >> KIND_SHIFT, 1..=10) && Self::from_read(class.read()) == class;
-        (canonical && class.stand_in().is_ok()).then_some(class)
+        let divides = !matches!(class.read(), Of::Level { step: 0, .. } | Of::Level { rate: 0, .. });
+        (canonical && divides && class.stand_in().is_ok()).then_some(class)
     }
 
     /// The class with these bits, which [`Class::bits`] gave.

@@ -69,8 +69,10 @@ impl<'a> Batch<'a> {
         self.admitted.clear();
     }
 
-    /// Adds a request.
+    /// Adds a request. Whoever takes requests from outside bounds how many takes they have: the sets of all are locked at the same time.
     pub fn push(&mut self, takes: impl IntoIterator<Item = Take<'a>>) {
+        // Were the last iterator to have panicked, its takes would be here still.
+        self.takes.truncate(self.ends.last().copied().unwrap_or(0));
         self.takes.extend(takes);
         self.ends.push(self.takes.len());
     }

@@ -24,6 +24,8 @@ pub trait Counters {
     /// back (refunds, settlements, releases) and what is charged always is applied; the other takes show their verdict without a charge.
     /// Takes of one request on the same key are judged one after the other; whoever wants them to count once merges them before.
     ///
+    /// A store may have done all of it when the future is made: one that is dropped may have charged.
+    ///
     /// `now` is the node's clock; a store that has a clock of its own goes by that.
     fn take(&self, batch: &mut Batch<'_>, now: Micros) -> impl Future<Output = ()> + Send;
 

@@ -312,8 +312,8 @@ fn a_clock_that_is_wrong_in_the_middle_of_a_round_is_believed_or_not_but_nothing
         (0..sweeps_before).for_each(|_| memory.sweep(START));
         let wrong = Micros::new(START.get() - days * DAY.get());
         (0..20).for_each(|_| memory.sweep(wrong));
-        // Right again: a second has passed; or days, for those that the sweeper has set back; or no time at all, for those that it has set
-        // back further than packed times can be told apart: they are as full as they were, from now on.
+        // Right again: a second has passed; or days, for those that the sweeper has set back; or no time at all, for those that it has
+        // set back further than packed times can be told apart: they are as full as they were, from now on.
         let later = START.plus(SECOND);
         for number in 0..40 {
             let remaining = peek(&memory, key(number), &limit, later).remaining;

@@ -1,5 +1,5 @@
-//! Snapshots: what is written comes back, in tables of other sizes too; and what is foreign, cut, damaged or old is refused with a reason,
-//! and has changed nothing.
+//! Snapshots: what is written comes back, in tables of other sizes too; and what is foreign, cut, damaged or old is refused with a
+//! reason, and has changed nothing.
 
 #[allow(dead_code, reason = "each test uses a part of it")]
 mod common;

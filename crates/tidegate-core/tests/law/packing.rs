@@ -106,7 +106,17 @@ fn common_limits_fit() {
 #[test]
 fn bits_that_no_class_has_are_refused() {
     let class = Limit::sliding_window(10, Micros::from_secs(60)).expect("a limit").class();
-    for bits in [0, 1, u64::MAX, class.bits() & !0xffff_ffff_ffff, class.bits() | 1 << 59, 11 << 60] {
+    for bits in [
+        0,
+        1,
+        u64::MAX,
+        1 << 60,
+        1 << 60 | 1,
+        1 << 60 | 1 << 32,
+        class.bits() & !0xffff_ffff_ffff,
+        class.bits() | 1 << 59,
+        11 << 60,
+    ] {
         assert_eq!(Class::of_bits(bits), None, "{bits:x}");
     }
 }

@@ -5,7 +5,8 @@
 //!
 //! ```text
 //! region   unit 0: lock, map of used units (128 bits) · units 1..127: blocks
-//! block    39..32 units · 31..0 owner (the slot that names it); then the words of the state; in a block of 127 units, at its end, the next
+//! block    39..32 units · 31..0 owner (the slot that names it); its class, if that has no number; the words of the state; in a block
+//!          of 127 units, at its end, the next
 //! ```
 //!
 //! A block belongs to whoever holds the lock of its owner's set; the lock of a region is for its map alone.
@@ -53,6 +54,31 @@ pub(crate) trait MakeRoom {
     fn relocate(&mut self, arena: &Arena, resident: &Resident, to: BlockId) -> bool;
 }
 
+/// What is kept in a block: a state and, in front of it, its class if that has no number.
+pub(crate) struct Kept<'a> {
+    pub(crate) state: &'a State,
+    pub(crate) unnumbered: Option<Class>,
+}
+
+impl Kept<'_> {
+    fn words(&self) -> usize {
+        lead(self.unnumbered.is_none()) + self.state.words()
+    }
+
+    fn write(&self, mut put: impl FnMut(usize, u64)) {
+        if let Some(class) = self.unnumbered {
+            put(0, class.bits());
+        }
+        let lead = lead(self.unnumbered.is_none());
+        self.state.write_words(|at, word| put(lead + at, word));
+    }
+}
+
+/// Words in front of a state.
+fn lead(numbered: bool) -> usize {
+    usize::from(!numbered)
+}
+
 pub(crate) struct Arena {
     words: Words,
     regions: usize,
@@ -66,16 +92,19 @@ impl Arena {
         Some(Self { words: Words::new(regions * REGION_WORDS)?, regions })
     }
 
-    /// Reads the state in a block.
-    pub(crate) fn load(&self, block: BlockId, class: Class, state: &mut State) {
+    /// Reads the state in a block, by its class or, if that has no number, by the one that is written there.
+    pub(crate) fn load(&self, block: BlockId, class: Option<Class>, state: &mut State) -> Class {
+        let lead = lead(class.is_some());
+        let class = class.unwrap_or_else(|| Class::trusted(self.first_word(block, true)));
         if self.units(block) < CHAINED_UNITS {
             let words = self.block_words(block);
-            class.read_words(state, |at| words[1 + at].load(Ordering::Relaxed));
+            class.read_words(state, |at| words[1 + lead + at].load(Ordering::Relaxed));
         } else {
             let chain = self.chain(block);
             let word = |at: usize| &self.block_words(chain[at / CHAINED_WORDS])[1 + at % CHAINED_WORDS];
-            class.read_words(state, |at| word(at).load(Ordering::Relaxed));
+            class.read_words(state, |at| word(lead + at).load(Ordering::Relaxed));
         }
+        class
     }
 
     /// Brings the first words of a block nearer.
@@ -86,35 +115,45 @@ impl Arena {
         }
     }
 
-    /// The first word of the state in a block.
-    pub(crate) fn first_word(&self, block: BlockId) -> u64 {
-        self.block_words(block)[1].load(Ordering::Relaxed)
+    /// The first word of the state in a block; if that has a numbered class.
+    pub(crate) fn first_word(&self, block: BlockId, numbered: bool) -> u64 {
+        self.block_words(block)[1 + lead(numbered)].load(Ordering::Relaxed)
     }
 
     /// Writes a state where `old` is (0: nowhere yet) or, if it does not fit there, elsewhere, starting to look for room at the region
     /// `home`. Says where it is now, or nothing if there is no room: then `old` is as it was.
     pub(crate) fn store(
         &self,
-        state: &State,
+        kept: &Kept<'_>,
         old: BlockId,
         owner: u32,
         home: u64,
         room: &mut impl MakeRoom,
     ) -> Option<BlockId> {
-        let words = state.words();
+        let words = kept.words();
         if words > ALONE_WORDS {
-            return self.store_chained(state, words.div_ceil(CHAINED_WORDS), old, owner, home, room);
+            return self.store_chained(kept, words.div_ceil(CHAINED_WORDS), old, owner, home, room);
         }
         let needed = (1 + words).div_ceil(UNIT_WORDS);
         let held = if old == 0 { 0 } else { self.units(old) };
-        let stays = held < CHAINED_UNITS && (needed..=2 * needed + 1).contains(&held);
-        let block = if stays || (held > 0 && held < needed && self.extend(old, needed)) {
+        let alone = held > 0 && held < CHAINED_UNITS;
+        let block = if alone && needed <= held {
+            // Not for the odd unit: it will be wanted again.
+            if held > 2 * needed + 1 {
+                self.shrink(old, needed);
+            }
             old
+        } else if alone && self.extend(old, needed) {
+            old
+        } else if let Some(block) = self.allocate(needed, owner, home, room) {
+            block
+        } else if held == CHAINED_UNITS {
+            return self.store_chained(kept, 1, old, owner, home, room); // There is room enough in its own first block.
         } else {
-            self.allocate(needed, owner, home, room)?
+            return None;
         };
         let into = self.block_words(block);
-        state.write_words(|at, word| into[1 + at].store(word, Ordering::Relaxed));
+        kept.write(|at, word| into[1 + at].store(word, Ordering::Relaxed));
         if old != 0 && block != old {
             self.free(old);
         }
@@ -123,7 +162,7 @@ impl Arena {
 
     fn store_chained(
         &self,
-        state: &State,
+        kept: &Kept<'_>,
         blocks: usize,
         old: BlockId,
         owner: u32,
@@ -132,12 +171,12 @@ impl Arena {
     ) -> Option<BlockId> {
         let is_chain = old != 0 && self.units(old) == CHAINED_UNITS;
         let mut chain = if is_chain { self.chain(old) } else { Vec::new() };
-        let kept = chain.len();
+        let before = chain.len();
         while chain.len() < blocks {
             let Some(block) =
                 self.allocate(CHAINED_UNITS, owner, home.wrapping_add(chain.len() as u64), room)
             else {
-                chain[kept..].iter().for_each(|block| self.release(*block));
+                chain[before..].iter().for_each(|block| self.release(*block));
                 return None;
             };
             chain.push(block);
@@ -150,7 +189,7 @@ impl Arena {
             self.block_words(*block)[CHAINED_WORDS + 1].store(next.into(), Ordering::Relaxed);
         }
         let word = |at: usize| &self.block_words(chain[at / CHAINED_WORDS])[1 + at % CHAINED_WORDS];
-        state.write_words(|at, value| word(at).store(value, Ordering::Relaxed));
+        kept.write(|at, value| word(at).store(value, Ordering::Relaxed));
         if old != 0 && !is_chain {
             self.release(old);
         }
@@ -170,8 +209,7 @@ impl Arena {
     pub(crate) fn give_to(&self, block: BlockId, owner: u32) {
         let blocks = if self.units(block) < CHAINED_UNITS { vec![block] } else { self.chain(block) };
         for block in blocks {
-            let head = &self.block_words(block)[0];
-            head.store((self.units(block) as u64) << 32 | u64::from(owner), Ordering::Relaxed);
+            self.set_head(block, self.units(block), owner);
         }
     }
 
@@ -209,12 +247,7 @@ impl Arena {
 
     /// How many units are taken.
     pub(crate) fn used_units(&self) -> usize {
-        let used = |region| {
-            let words = self.words.get(region * REGION_WORDS, UNIT_WORDS);
-            let ones = |at: usize| words[at].load(Ordering::Relaxed).count_ones() as usize;
-            ones(1) + ones(2)
-        };
-        (0..self.regions).map(used).sum()
+        (0..self.regions).map(|region| REGION_UNITS - 1 - self.free_units(region)).sum()
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -282,13 +315,27 @@ impl Arena {
         self.with_map(region, |map| {
             // Unit 0 is the region's own.
             let Some(first) = first_run(!(map | 1), units) else { return map };
-            let block = region * REGION_UNITS + first;
-            let head = &self.words.get(block * UNIT_WORDS, 1)[0];
-            head.store((units as u64) << 32 | u64::from(owner), Ordering::Relaxed);
-            taken = Some(block as BlockId);
+            let block = (region * REGION_UNITS + first) as BlockId;
+            self.set_head(block, units, owner);
+            taken = Some(block);
             map | ones(units) << first
         });
         taken
+    }
+
+    /// Gives the end of a block back.
+    fn shrink(&self, block: BlockId, units: usize) {
+        let (region, first) = (block as usize / REGION_UNITS, block as usize % REGION_UNITS);
+        let rest = ones(self.units(block) - units) << (first + units);
+        self.with_map(region, |map| {
+            self.set_head(block, units, self.head(block) as u32);
+            map & !rest
+        });
+    }
+
+    fn set_head(&self, block: BlockId, units: usize, owner: u32) {
+        let head = &self.words.get(block as usize * UNIT_WORDS, 1)[0];
+        head.store((units as u64) << 32 | u64::from(owner), Ordering::Relaxed);
     }
 
     /// Makes a block longer where it is, if what comes after it is free.
@@ -305,9 +352,7 @@ impl Arena {
             if !extended {
                 return map;
             }
-            let head = &self.words.get(block as usize * UNIT_WORDS, 1)[0];
-            let owner = head.load(Ordering::Relaxed) & u64::from(u32::MAX);
-            head.store((units as u64) << 32 | owner, Ordering::Relaxed);
+            self.set_head(block, units, self.head(block) as u32);
             map | more
         });
         extended
@@ -414,9 +459,11 @@ mod tests {
         // Up and down again, across the length at which a state becomes a chain.
         for entries in [1, 2, 3, 10, 100, 333, 334, 335, 336, 400, 5_000, 10_000, 700, 336, 335, 30, 1] {
             let (limit, state) = log(entries);
-            block = arena.store(&state, block, 7, 3, &mut NoRoom).expect("room");
+            let unnumbered = (entries % 2 == 0).then_some(limit.class());
+            block = arena.store(&Kept { state: &state, unnumbered }, block, 7, 3, &mut NoRoom).expect("room");
             let mut back = limit.state();
-            arena.load(block, limit.class(), &mut back);
+            let numbered = if unnumbered.is_some() { None } else { Some(limit.class()) };
+            assert_eq!(arena.load(block, numbered, &mut back), limit.class());
             assert_eq!(back, state, "{entries}");
         }
         arena.free(block);
@@ -427,20 +474,42 @@ mod tests {
     fn without_room_the_state_stays_as_it_was() {
         let arena = Arena::new(2 * 4_096).expect("memory");
         let (limit, small) = log(100);
-        let block = arena.store(&small, 0, 7, 0, &mut NoRoom).expect("room");
-        assert_eq!(arena.store(&log(10_000).1, block, 7, 0, &mut NoRoom), None);
+        let kept = |state| Kept { state, unnumbered: None };
+        let block = arena.store(&kept(&small), 0, 7, 0, &mut NoRoom).expect("room");
+        assert_eq!(arena.store(&kept(&log(10_000).1), block, 7, 0, &mut NoRoom), None);
         let mut back = limit.state();
-        arena.load(block, limit.class(), &mut back);
+        arena.load(block, Some(limit.class()), &mut back);
         assert_eq!(back, small);
         arena.free(block);
         assert_eq!(arena.used_units(), 0, "what was taken on the way is given back");
+    }
+
+    /// Shrinking needs nobody's room, not even to stop being a chain.
+    #[test]
+    fn a_state_shrinks_where_it_is() {
+        let arena = Arena::new(2 * 4_096).expect("memory");
+        let store = |entries, block| {
+            arena.store(&Kept { state: &log(entries).1, unnumbered: None }, block, 7, 0, &mut NoRoom)
+        };
+        let block = store(334, 0).expect("room");
+        let other = store(334, 0).expect("room");
+        assert_eq!(store(1, block), Some(block));
+        arena.free(other);
+        arena.free(block);
+        let chain = store(600, 0).expect("room for two blocks");
+        assert_eq!(store(1, chain), Some(chain));
+        arena.free(chain);
+        assert_eq!(arena.used_units(), 0);
     }
 
     #[test]
     fn residents_are_the_blocks_with_their_owners() {
         let arena = Arena::new(4_096).expect("memory");
         let blocks: Vec<BlockId> = (1..=3)
-            .map(|n| arena.store(&log(10 * n).1, 0, n as u32, 0, &mut NoRoom).expect("room"))
+            .map(|n| {
+                let kept = Kept { state: &log(10 * n).1, unnumbered: None };
+                arena.store(&kept, 0, n as u32, 0, &mut NoRoom).expect("room")
+            })
             .collect();
         arena.free(blocks[1]);
         arena.give_to(blocks[2], 9);

@@ -29,6 +29,17 @@ struct Desk {
     spare: Spare,
 }
 
+/// How many states of each kind a thread keeps for their room: those of a log may be large.
+const SPARE_MAX: usize = 8;
+
+impl Desk {
+    /// Throws away what was only needed for an unusually large request.
+    fn tidy_up(&mut self) {
+        self.open.truncate(SPARE_MAX);
+        self.spare.iter_mut().for_each(|spare| spare.truncate(SPARE_MAX));
+    }
+}
+
 /// States that were worked on before, by algorithm: their lists are room for the next.
 type Spare = [Vec<State>; Algorithm::ALL.len()];
 
@@ -66,20 +77,20 @@ impl Open {
 }
 
 impl Memory {
-    /// One take on a slot whose set is locked.
+    /// One take on a slot whose set is locked: nothing has to be laid out for it.
     pub(crate) fn step_on_slot(&self, spot: Spot, take: &Take<'_>, now: Micros, verdict: &mut Verdict) {
         DESK.with(|desk| {
             let desk = &mut *desk.borrow_mut();
             let spare = &mut desk.spare[take.limit.algorithm() as usize];
             let mut state = spare.pop().unwrap_or_default();
             let found = self.read(spot);
-            self.load(&found, take.limit, &mut state);
+            self.load(&found, &mut state);
             *verdict = take.limit.step(&mut state, take.ask, now);
             if may_write(&take.ask, verdict) || self.is_repaired(&found, &state) {
                 let held = Held { sets: &[spot.set], pinned: &[Some(spot)], now };
                 self.write_back(&found, take.limit, &mut state, verdict, held);
             } else {
-                self.touch(&found, Heat::of(verdict));
+                self.touch(&found, Heat::of(verdict, take.limit));
             }
             spare.push(state);
         });
@@ -95,6 +106,7 @@ impl Memory {
             let admitted = self.judge(takes, now, answers, desk);
             let inserted = self.write(takes, now, &answers[from..], desk, locked.numbers());
             desk.sets = locked.unlock();
+            desk.tidy_up();
             if inserted > 0 {
                 self.sweep_sets(inserted * SETS_PER_INSERT, now);
             }
@@ -162,7 +174,7 @@ impl Memory {
     fn find_all(&self, desk: &mut Desk, sets: &[usize]) -> bool {
         for open in &mut desk.open[..desk.len] {
             let Home { tag, first, second } = open.home;
-            let [in_first, in_second] = [first, second].map(|set| sets.contains(&set));
+            let [in_first, in_second] = [first, second].map(|set| sets.binary_search(&set).is_ok());
             let spot = if in_first { self.table.find(first, tag) } else { None };
             let spot = spot.or_else(|| if in_second { self.table.find(second, tag) } else { None });
             if spot.is_none() && !(in_first && in_second) {
@@ -185,7 +197,7 @@ impl Memory {
         let passed = |(take, answer): (&Take<'_>, &Answer)| (take.role, answer.verdict.admitted());
         let admitted = admits(takes.iter().zip(&*answers).map(passed));
         if admitted || takes.len() == 1 {
-            return admitted; // A refusal of the only take has charged nothing.
+            return admitted; // The only take has done what a refusal does.
         }
         self.load_all(takes, desk);
         for ((take, at), answer) in takes.iter().zip(&desk.of_take).zip(answers) {
@@ -215,7 +227,9 @@ impl Memory {
                 let found = open.found;
                 let state = open.room(limit, &mut desk.spare);
                 match &found {
-                    Some(found) => self.load(found, limit, state),
+                    Some(found) => {
+                        self.load(found, state);
+                    }
                     None => limit.renew(state),
                 }
             }
@@ -266,14 +280,14 @@ impl Memory {
             let open = &mut desk.open[at];
             let (limit, verdict) = (takes[open.last_take].limit, &answers[open.last_take].verdict);
             match (open.found, open.packed) {
-                (Some(found), Some((_, packed))) => self.repack(&found, packed, Heat::of(verdict)),
+                (Some(found), Some((_, packed))) => self.repack(&found, packed, Heat::of(verdict, limit)),
                 (Some(found), None) if open.changed || self.is_repaired(&found, &open.state) => {
                     self.write_back(&found, limit, &mut open.state, verdict, held);
                 }
-                (Some(found), None) => self.touch(&found, Heat::of(verdict)),
+                (Some(found), None) => self.touch(&found, Heat::of(verdict, limit)),
                 (None, _) if open.changed => {
                     let by = By::Limit { limit, verdict };
-                    let spot = self.insert(open.home, by, &mut open.state, Heat::of(verdict), held);
+                    let spot = self.insert(open.home, by, &mut open.state, Heat::of(verdict, limit), held);
                     inserted += usize::from(spot.is_some());
                     desk.pinned[at] = spot;
                 }

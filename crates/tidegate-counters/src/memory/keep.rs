@@ -1,15 +1,16 @@
 //! How a state is stored in a slot, and who makes room for it.
 //!
-//! Everything here is done by somebody who holds the locks of both sets of the key. Another set is only ever tried, never waited for: so
-//! nobody waits for two sets out of order.
+//! Everything here is done by somebody who holds the lock of the slot's set and, to insert a key, of both of its sets. Another set is
+//! only ever tried, never waited for: so nobody waits for two sets out of order.
 
 use tidegate_core::{Class, Era, Limit, Micros, Packed, State, Verdict};
 
 use super::Memory;
-use super::arena::{Arena, BlockId, MakeRoom, REGION_UNITS, Resident};
+use super::arena::{Arena, BlockId, Kept, MakeRoom, REGION_UNITS, Resident};
 use super::classes::{ClassId, UNNAMED};
 use super::slot::{Heat, InArena, Tag};
 use super::stats::Removed;
+use super::sync::Ordering;
 use super::table::{Home, Spot, spots};
 
 /// What the holder of some locks holds: it may not lock those sets again, nor move or evict the slots of its own request.
@@ -101,16 +102,14 @@ impl Memory {
         set.put_tag(spot.slot, tag);
     }
 
-    /// Reads the state in a slot into `state`. If its class has no number, `limit` knows how.
+    /// Reads the state in a slot into `state`; says of which class it is.
     #[inline]
-    pub(crate) fn load(&self, found: &Found, limit: &Limit, state: &mut State) {
-        match found.in_arena() {
-            None => *state = found.unpack(self.era()),
-            Some(at) => {
-                let class = found.class.unwrap_or_else(|| limit.class().loose());
-                self.arena.load(at.block, class, state);
-            }
-        }
+    pub(crate) fn load(&self, found: &Found, state: &mut State) -> Option<Class> {
+        let Some(at) = found.in_arena() else {
+            *state = found.unpack(self.era());
+            return found.class;
+        };
+        Some(self.arena.load(at.block, found.class, state))
     }
 
     /// Can the state in a slot have become `state` although nothing was charged? A repaired clock does that.
@@ -124,18 +123,7 @@ impl Memory {
                 first = word
             }
         });
-        first != self.arena.first_word(at.block)
-    }
-
-    /// The state in a slot, if it can be read without its limit, and its class.
-    pub(crate) fn state_in(&self, found: &Found) -> Option<(Class, State)> {
-        let class = found.class?;
-        let mut state = State::default();
-        match found.in_arena() {
-            None => state = found.unpack(self.era()),
-            Some(at) => self.arena.load(at.block, class, &mut state),
-        }
-        Some((class, state))
+        first != self.arena.first_word(at.block, found.class.is_some())
     }
 
     /// Says that a slot was touched, and how hot it is now.
@@ -172,7 +160,7 @@ impl Memory {
         verdict: &Verdict,
         held: Held<'_>,
     ) {
-        let (by, heat) = (By::Limit { limit, verdict }, Heat::of(verdict));
+        let (by, heat) = (By::Limit { limit, verdict }, Heat::of(verdict, limit));
         let before = found.in_arena().map_or(0, |at| at.block);
         if !self.store(found.spot, found.tag, before, by, state, heat, held) {
             // No room for what it has grown to: it stays as it was, and this charge is not remembered.
@@ -237,10 +225,12 @@ impl Memory {
         }
         let dead_at = by.dead_at(state, held.now);
         let mut room = Room { memory: self, held };
-        let Some(block) = self.arena.store(state, before, spot.number(), tag.key_tag(), &mut room) else {
+        let class = by.class().loose();
+        let number = self.number_of(class, tag.class());
+        let kept = Kept { state, unnumbered: (number == UNNAMED).then_some(class) };
+        let Some(block) = self.arena.store(&kept, before, spot.number(), tag.key_tag(), &mut room) else {
             return false;
         };
-        let number = self.number_of(by.class().loose(), tag.class());
         self.put(spot, tag.renamed(number, heat, 0), InArena::new(block, dead_at).word());
         true
     }
@@ -280,6 +270,9 @@ impl Memory {
 
     /// Moves a state to the other set of its key, if there is a free slot, or one that `may_go`.
     fn move_away(&self, spot: Spot, may_go: impl Fn(&Found) -> bool, held: Held<'_>) -> bool {
+        if self.snapshots.load(Ordering::Relaxed) > 0 {
+            return false; // Or it might be in both parts of a snapshot, the written and the coming, or in none.
+        }
         let found = self.read(spot);
         let other = self.table.other(spot.set, found.tag.key_tag());
         let set = self.table.set(other);
@@ -420,7 +413,10 @@ impl Room<'_> {
             return None;
         }
         let found = self.memory.read(spot);
-        if found.tag.is_empty() || self.memory.is_dead(&found, self.held.now) {
+        if found.tag.is_empty() {
+            return None; // It is being filled.
+        }
+        if self.memory.is_dead(&found, self.held.now) {
             return Some(Loss::default());
         }
         let lives = self.memory.dead_at(&found).minus(self.held.now);

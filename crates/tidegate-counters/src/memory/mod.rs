@@ -47,6 +47,7 @@ pub struct MemorySize {
     /// Bytes for slots: 16 for each key. Rounded down to a power of two.
     pub slots: usize,
     /// Bytes for the states that do not fit a slot: `sliding_window`, `sub_window`, `sliding_log`, `concurrency`, and unusual numbers.
+    /// Simple keys need some too: after a limit was changed, or after a day on which nobody called [`Memory::sweep`].
     pub arena: usize,
 }
 
@@ -97,6 +98,8 @@ pub struct Memory {
     /// From where packed times are read, and from where next; written by the sweeper alone.
     reference: AtomicU64,
     next_reference: AtomicU64,
+    /// How many snapshots are being written.
+    snapshots: AtomicU64,
 }
 
 impl Memory {
@@ -113,6 +116,7 @@ impl Memory {
             sweeper: Sweeper::default(),
             reference: AtomicU64::new(now.get()),
             next_reference: AtomicU64::new(now.get()),
+            snapshots: AtomicU64::new(0),
         })
     }
 

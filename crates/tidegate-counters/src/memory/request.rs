@@ -100,14 +100,14 @@ impl Memory {
             return false;
         };
         set.put_word(slot, packed.word);
-        set.put_tag(slot, tag.touched(Heat::of(verdict)).with_extra(packed.extra));
+        set.put_tag(slot, tag.touched(Heat::of(verdict, take.limit)).with_extra(packed.extra));
         true
     }
 
     /// Looks at a counter and touches nothing.
     pub(crate) fn inspect_now(&self, key: Key, limit: &Limit, now: Micros) -> Inspection {
         let mut state = limit.state();
-        let stored = self.with_slot(key, |found| self.load(found, limit, &mut state)).is_some();
+        let stored = self.with_slot(key, |found| self.load(found, &mut state)).is_some();
         let verdict = limit.show(&mut state, Ask::Peek, now);
         Inspection { stored, used: limit.used(&mut state, now), verdict }
     }

@@ -5,7 +5,7 @@
 //! state word  a packed state (with `extra`), or  63..32 dead at, in units of 4 s · 31..0 where its words are in the arena
 //! ```
 
-use tidegate_core::{Micros, Packed, Verdict};
+use tidegate_core::{Limit, Micros, Outcome, Packed, Verdict};
 
 use super::classes::{CLASS_BITS, ClassId};
 use super::sync::LOCK;
@@ -34,14 +34,13 @@ impl Heat {
     pub(crate) const REFUSED: Self = Self(15);
     const ADMITTED_MAX: u64 = 14;
 
-    /// How hot a verdict leaves a key.
+    /// How hot a verdict of this limit leaves a key.
     #[inline]
-    pub(crate) fn of(verdict: &Verdict) -> Self {
-        if !verdict.admitted() {
+    pub(crate) fn of(verdict: &Verdict, limit: &Limit) -> Self {
+        if verdict.outcome == Outcome::RateLimited {
             return Self::REFUSED;
         }
-        // A bucket may have more left than its amount: then next to nothing was used.
-        let used = verdict.limit.saturating_sub(verdict.remaining);
+        let used = limit.capacity().saturating_sub(verdict.remaining);
         Self(u64::from((used | 1).ilog2()).min(Self::ADMITTED_MAX))
     }
 

@@ -17,6 +17,7 @@ use tidegate_core::{Class, Micros, PORTABLE_VERSION, State};
 use super::Memory;
 use super::keep::{By, Held};
 use super::slot::{Heat, TAG_BITS};
+use super::sync::{AtomicU64, Ordering};
 use super::table::{Home, SET_BITS_MAX, spots};
 
 const MAGIC: [u8; 8] = *b"tidegate";
@@ -90,6 +91,22 @@ impl From<io::Error> for SnapshotError {
     }
 }
 
+/// While it lives no key moves to its other set.
+struct StandStill<'a>(&'a AtomicU64);
+
+impl<'a> StandStill<'a> {
+    fn new(snapshots: &'a AtomicU64) -> Self {
+        snapshots.fetch_add(1, Ordering::Relaxed);
+        Self(snapshots)
+    }
+}
+
+impl Drop for StandStill<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// One counter in a snapshot.
 struct Record {
     set: usize,
@@ -112,12 +129,14 @@ impl Memory {
         out.write_all(label)?;
         out.write_all(&now.get().to_le_bytes()[..7])?;
         let (mut written, mut bytes) = (0_u64, Vec::new());
+        let _standing_still = StandStill::new(&self.snapshots);
         for set in 0..self.table.sets() {
             bytes.clear();
             let locked = self.table.set(set).lock();
             for found in spots(set).map(|spot| self.read(spot)).filter(|found| !found.tag.is_empty()) {
                 let dead_at = self.dead_at(&found);
-                let Some((class, state)) = self.state_in(&found).filter(|_| dead_at >= now) else { continue };
+                let mut state = State::default();
+                let Some(class) = self.load(&found, &mut state).filter(|_| dead_at >= now) else { continue };
                 bytes.push(RECORD);
                 bytes.extend_from_slice(&(set as u32).to_le_bytes());
                 bytes.extend_from_slice(&found.tag.key_tag().to_le_bytes()[..5]);

@@ -9,13 +9,13 @@ pub struct Stats {
     pub keys: u64,
     /// Keys that there are slots for.
     pub slots: u64,
-    /// Bytes of the arena, and how many of them are in use.
+    /// Bytes of the arena.
     pub arena_bytes: u64,
     /// Bytes of the arena that are in use.
     pub arena_used: u64,
     /// Keys that were forgotten to make room while they still counted.
     pub evicted_live: u64,
-    /// Those among them that were being refused, or had nothing left.
+    /// Those among them that had been refused when they were last asked about.
     pub evicted_refused: u64,
     /// Idle keys that left by themselves or made room when they were dead.
     pub expired: u64,
