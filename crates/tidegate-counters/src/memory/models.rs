@@ -305,10 +305,10 @@ fn a_snapshot_sees_each_state_whole() {
             file
         };
         let before = snapshot(&memory);
-        let (writer, asked) = (memory.clone(), limit.clone());
-        let other = thread::spawn(move || assert!(request(&writer, &[(key, &asked)], 2, later)));
-        let meanwhile = snapshot(&memory);
-        other.join().expect("a thread that ends well");
+        let reader = memory.clone();
+        let other = thread::spawn(move || snapshot(&reader));
+        assert!(request(&memory, &[(key, &limit)], 2, later));
+        let meanwhile = other.join().expect("a thread that ends well");
         assert!(meanwhile == before || meanwhile == snapshot(&memory));
         check_empty(&memory, &[key]);
     });
