@@ -146,10 +146,12 @@ impl Memory {
         }
     }
 
-    /// The years that packed times speak of. Read under the lock of a set: so it is at least as new as what was written there.
+    /// The years that packed times speak of. Read under the lock of a set, so it is at least as new as what was written there; and the
+    /// next reference first: where that is new, the reference is the one before it.
+    #[inline]
     fn era(&self) -> Era {
-        let read = |at: &AtomicU64| Micros::new(at.load(Ordering::Relaxed));
-        Era { reference: read(&self.reference), next: read(&self.next_reference) }
+        let next = Micros::new(self.next_reference.load(Ordering::Acquire));
+        Era { reference: Micros::new(self.reference.load(Ordering::Relaxed)), next }
     }
 }
 

@@ -53,7 +53,7 @@ impl Memory {
         for _ in 0..sets {
             let hand = sweeper.hand.load(Ordering::Relaxed) as usize;
             if hand == 0 {
-                self.next_reference.store(now.get(), Ordering::Relaxed);
+                self.next_reference.store(now.get(), Ordering::Release);
                 sweeper.unreadable.store(0, Ordering::Relaxed);
             }
             self.sweep_set(hand, now);
