@@ -115,7 +115,7 @@ impl Arena {
         }
     }
 
-    /// The first word of the state in a block; if that has a numbered class.
+    /// The first word of the state in a block; `numbered` says that no class is written in front of it.
     pub(crate) fn first_word(&self, block: BlockId, numbered: bool) -> u64 {
         self.block_words(block)[1 + lead(numbered)].load(Ordering::Relaxed)
     }

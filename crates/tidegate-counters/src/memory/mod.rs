@@ -66,7 +66,7 @@ impl MemorySize {
     }
 }
 
-/// 256 MiB: 3.5 million simple keys, or as many idle and 600 thousand full ones of the default algorithm.
+/// 256 MiB: 4 million slots, and an arena of 192 MiB.
 impl Default for MemorySize {
     fn default() -> Self {
         Self::of_bytes(256 << 20)
