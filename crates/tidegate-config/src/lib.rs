@@ -14,14 +14,24 @@ mod near; // "did you mean …?"
 mod scalars; // flags, numbers, percentages, addresses
 mod times; // durations and rates
 mod reader; // trees to values, by the tables
+mod json; // what is only handed on
+
+mod rules; // rule files: documents to drafts
+mod load; // files and folders to all rules
+mod watch; // when files change
 
 pub use codes::{Code, Page, Severity, document};
 pub use diagnostic::{Diagnostic, quoted};
 pub use fields::{Field, Kind, Origin, Place, Status, Word, reachable};
+pub use load::{Loaded, RuleFiles, load};
 pub use near::nearest;
 pub use reader::{Map, Reader, Spanned, Value};
 pub use report::{KEPT_MAX, Report};
+pub use rules::{
+    DEFAULTS, DESCRIPTOR, DOMAIN, Defaults, DomainText, EXEMPT, RATE_LIMIT, REPLACES, TIER, read,
+};
 pub use scalars::{Cidr, Percent};
 pub use source::{LineColumn, Sources, Span};
 pub use times::{Rate, TimeUnit, Window};
+pub use watch::Watch;
 pub use yaml::{Caps, Entries, Items, Node, NodeKind, Tree, parse};

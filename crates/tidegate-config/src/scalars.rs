@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use ipnet::IpNet;
+
 use crate::codes::Code;
 use crate::diagnostic::quoted;
 
@@ -38,6 +40,13 @@ pub struct Cidr {
     pub address: IpAddr,
     /// How many bits they share.
     pub prefix: u8,
+}
+
+impl Cidr {
+    /// As a network; none if the prefix is longer than the address.
+    pub fn network(self) -> Option<IpNet> {
+        IpNet::new(self.address, self.prefix).ok()
+    }
 }
 
 /// The words of YAML 1.1, in any case: what Go's reader takes, which the reference is read by.
