@@ -5,6 +5,7 @@
 mod codes; // what can be wrong: the one table
 mod diagnostic; // one thing that is wrong
 mod report; // all that was found
+mod render; // as text and as JSON
 mod source; // files, and places in them
 
 mod yaml; // text to tree
@@ -20,6 +21,7 @@ pub use diagnostic::{Diagnostic, quoted};
 pub use fields::{Field, Kind, Origin, Place, Status, Word, reachable};
 pub use near::nearest;
 pub use reader::{Map, Reader, Spanned, Value};
+pub use render::Style;
 pub use report::{KEPT_MAX, Report};
 pub use scalars::{Cidr, Percent};
 pub use source::{LineColumn, Sources, Span};
