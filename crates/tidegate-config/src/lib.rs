@@ -15,15 +15,19 @@ mod near; // "did you mean …?"
 mod scalars; // flags, numbers, percentages, addresses
 mod times; // durations and rates
 mod reader; // trees to values, by the tables
+mod reference; // the tables as Markdown
+mod schema; // the tables as JSON Schema
 
 pub use codes::{Code, Page, Severity, document};
 pub use diagnostic::{Diagnostic, quoted};
 pub use fields::{Field, Kind, Origin, Place, Status, Word, reachable};
 pub use near::nearest;
 pub use reader::{Map, Reader, Spanned, Value};
+pub use reference::reference;
 pub use render::Style;
 pub use report::{KEPT_MAX, Report};
 pub use scalars::{Cidr, Percent};
+pub use schema::schema;
 pub use source::{LineColumn, Sources, Span};
 pub use times::{Rate, TimeUnit, Window};
 pub use yaml::{Caps, Entries, Items, Node, NodeKind, Tree, parse};

@@ -7,7 +7,7 @@ use tidegate_core::Micros;
 
 use crate::codes::Code;
 use crate::diagnostic::{Diagnostic, quoted};
-use crate::fields::{Field, Kind, Place, Status, Word, reachable};
+use crate::fields::{Field, Kind, Place, Status, WORDS_SHOWN, Word, reachable};
 use crate::near::nearest;
 use crate::report::Report;
 use crate::scalars::{self, Cidr, Percent, Wrong};
@@ -112,8 +112,17 @@ impl Reader {
         for (field, found) in place.fields.iter().zip(&found) {
             let absent = found.is_none_or(|(_, value)| value.kind() == NodeKind::Null);
             if field.required && absent {
-                self.say_with(Code::MissingKey, || {
-                    missing(field, place, found.map_or(node.span(), |(key, _)| key.span()))
+                self.say_with(Code::MissingKey, || match found {
+                    Some((key, _)) => missing(
+                        field,
+                        key.span(),
+                        format!("`{}` has no value", field.name),
+                        "nothing follows",
+                    ),
+                    None => {
+                        let message = format!("`{}` is missing in `{}`", field.name, place.name);
+                        missing(field, node.span(), message, "not in here")
+                    }
                 });
             }
         }
@@ -195,10 +204,8 @@ impl Reader {
     }
 }
 
-fn missing(field: &Field, place: &Place, at: Span) -> Diagnostic {
-    let trouble =
-        Diagnostic::new(Code::MissingKey, at, format!("`{}` is missing in `{}`", field.name, place.name))
-            .label(format!("needs `{}`", field.name));
+fn missing(field: &Field, at: Span, message: String, label: &str) -> Diagnostic {
+    let trouble = Diagnostic::new(Code::MissingKey, at, message).label(label);
     match field.example {
         "" => trouble.help(format!("add `{}`: {}", field.name, field.kind.describe())),
         example => trouble.help(format!("add it, e.g. `{}: {example}`", field.name)),
@@ -432,13 +439,18 @@ impl<'a> Value<'a> {
                     }
                 }
             }
-            Kind::Free | Kind::Either(_) => {}
+            Kind::Either(_) => self.wrong_type(),
+            Kind::Free => {}
         }
     }
 
     /// A getter that the table does not allow is a mistake in the code, for a test to find; the value counts as absent.
     fn mistake<T>(self) -> Option<T> {
-        debug_assert!(false, "`{}` is {:?} in the table", self.name, self.kind);
+        match self.kind {
+            // None of several kinds fits what stands there: that is the file's mistake.
+            Kind::Either(_) => self.wrong_type(),
+            kind => debug_assert!(false, "`{}` is {kind:?} in the table", self.name),
+        }
         None
     }
 
@@ -452,7 +464,11 @@ impl<'a> Value<'a> {
 
     fn wrong_type(self) {
         self.reader.say_with(Code::WrongType, || {
-            let message = format!("{} has to be {}", quoted(self.name), self.kind.describe());
+            let kind = match self.kind {
+                Kind::Map(place) if place.name == self.name => "a map".into(),
+                kind => kind.describe(),
+            };
+            let message = format!("{} has to be {kind}", quoted(self.name));
             let trouble = Diagnostic::new(Code::WrongType, self.node.span(), message)
                 .label(format!("is {}", found(self.node)));
             match (self.kind, self.node.kind()) {
@@ -497,12 +513,16 @@ fn word(text: &str, words: &'static [Word]) -> Result<&'static Word, Wrong> {
         if let Some(near) = nearest(text, words.iter().flat_map(Word::spellings)) {
             return wrong.help(format!("did you mean `{near}`?"));
         }
+        if words.len() <= WORDS_SHOWN {
+            return wrong;
+        }
         let known: Vec<String> = words.iter().map(|word| format!("`{}`", word.name)).collect();
         wrong.help(format!("write one of {}", known.join(", ")))
     })
 }
 
-/// Of several kinds, the one that fits the node; if none does, the first of the same shape, so that its complaint is told.
+/// Of several kinds, the one that fits the node; if none does, the first of the same shape, so that its complaint is told;
+/// if none has the shape, all of them.
 fn choose(kind: Kind, node: Node<'_>) -> Kind {
     let Kind::Either(kinds) = kind else { return kind };
     let fits_shape = |kind: &&Kind| match kind {
@@ -525,6 +545,5 @@ fn choose(kind: Kind, node: Node<'_>) -> Kind {
         }
     };
     let of_shape = || kinds.iter().filter(fits_shape);
-    let chosen = of_shape().find(fits).or_else(|| of_shape().next()).or(kinds.first());
-    chosen.copied().unwrap_or(Kind::Free)
+    of_shape().find(fits).or_else(|| of_shape().next()).copied().unwrap_or(kind)
 }

@@ -19,7 +19,7 @@ pub enum Style {
 }
 
 /// How much of a line is shown before and behind the place.
-const BEFORE_CHARS: usize = 60;
+const BEFORE_CHARS: usize = 80;
 const BEHIND_CHARS: usize = 60;
 /// How much of a message is shown: it may quote a file.
 const MESSAGE_CHARS_MAX: usize = 600;
@@ -71,11 +71,11 @@ impl Diagnostic {
         let mut group = Group::with_title(title);
         if let Some(at) = self.at {
             let (origin, snippet) = snippet(sources, at, AnnotationKind::Primary, &self.label);
-            group = group.element(origin).element(snippet);
+            group = group.element(origin).elements(snippet);
         }
         for (at, note) in &self.notes {
             let (origin, snippet) = snippet(sources, *at, AnnotationKind::Context, note);
-            group = group.element(origin).element(snippet);
+            group = group.element(origin).elements(snippet);
         }
         if let Some(help) = &self.help {
             group = group.element(Level::HELP.message(clean(help)));
@@ -86,7 +86,10 @@ impl Diagnostic {
             Style::Plain => Renderer::plain(),
             Style::Coloured => Renderer::styled(),
         };
-        renderer.decor_style(DecorStyle::Ascii).render(&[group])
+        // A snippet whose origin was said apart is headed by an empty one.
+        let text = renderer.decor_style(DecorStyle::Ascii).render(&[group]);
+        let lines: Vec<&str> = text.lines().filter(|line| uncoloured(line).trim() != ":::").collect();
+        lines.join("\n")
     }
 
     /// For machines.
@@ -114,7 +117,7 @@ fn snippet(
     at: Span,
     kind: AnnotationKind,
     label: &str,
-) -> (Origin<'static>, Snippet<'static, Annotation<'static>>) {
+) -> (Origin<'static>, Option<Snippet<'static, Annotation<'static>>>) {
     let text = sources.text(at.source);
     let start = floor(text, at.start as usize);
     let end = floor(text, at.end as usize).max(start);
@@ -141,7 +144,17 @@ fn snippet(
     });
     // Said apart from the snippet: of a line that was cut, the library would count the columns that are left.
     let origin = Origin::path(clean(sources.name(at.source))).line(place.line).char_column(place.column);
-    (origin, Snippet::source(shown).line_start(place.line).annotation(annotation))
+    // Of an empty file there is nothing to show.
+    let snippet =
+        (!text.is_empty()).then(|| Snippet::source(shown).line_start(place.line).annotation(annotation));
+    (origin, snippet)
+}
+
+/// A line without the sequences that colour it; all of them are the library's own.
+fn uncoloured(line: &str) -> String {
+    let mut pieces = line.split('\u{1b}');
+    let first = pieces.next().unwrap_or("").to_string();
+    first + &pieces.map(|piece| piece.split_once('m').map_or("", |(_, text)| text)).collect::<String>()
 }
 
 fn push_cut(out: &mut String, text: &str) {
