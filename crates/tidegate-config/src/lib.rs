@@ -22,7 +22,7 @@ pub use codes::{Code, Page, Severity, document};
 pub use diagnostic::{Diagnostic, quoted};
 pub use fields::{Field, Kind, Origin, Place, Status, Word, reachable};
 pub use near::nearest;
-pub use reader::{Map, Reader, Spanned, Value};
+pub use reader::{Map, Names, Reader, Spanned, Value, Values};
 pub use reference::reference;
 pub use render::Style;
 pub use report::{KEPT_MAX, Report};

@@ -1,7 +1,7 @@
 //! Trees to values, by the tables of [`crate::fields`]. What does not fit is told, and the rest is read on: one run shows all.
 
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use tidegate_core::Micros;
 
@@ -13,7 +13,7 @@ use crate::report::Report;
 use crate::scalars::{self, Cidr, Percent, Wrong};
 use crate::source::Span;
 use crate::times::{self, Rate};
-use crate::yaml::{Node, NodeKind};
+use crate::yaml::{Entries, Items, Node, NodeKind, Seen};
 
 /// Reads nodes and collects what is wrong with them.
 pub struct Reader {
@@ -285,8 +285,8 @@ getters! {
     cidr -> Spanned<Cidr>, "A [`Kind::Cidr`].";
     word -> Spanned<&'static str>, "A [`Kind::Word`], as the table spells it.";
     map -> Map<'a>, "A [`Kind::Map`].";
-    list -> Vec<Value<'a>>, "The items of a [`Kind::List`] or [`Kind::OneOrMore`].";
-    names -> Vec<(Spanned<&'a str>, Value<'a>)>, "The entries of a [`Kind::MapOf`] or [`Kind::Names`].";
+    list -> Values<'a>, "The items of a [`Kind::List`] or [`Kind::OneOrMore`].";
+    names -> Names<'a>, "The entries of a [`Kind::MapOf`] or [`Kind::Names`].";
     node_of -> Node<'a>, "Whatever stands there.";
 }
 
@@ -379,40 +379,30 @@ impl<'a> Value<'a> {
     }
 
     /// The items of a [`Kind::List`] or [`Kind::OneOrMore`].
-    pub fn list(self) -> Option<Vec<Value<'a>>> {
+    pub fn list(self) -> Option<Values<'a>> {
         let (of, one) = match self.kind {
             Kind::List(of) => (of, false),
             Kind::OneOrMore(of) => (of, self.node.kind() != NodeKind::List),
             _ => return self.mistake(),
         };
-        let value = |node| self.reader.value(self.name, node, *of);
+        let (reader, name) = (self.reader, self.name);
         if one {
-            return Some(vec![value(self.node)]);
+            let nodes = Nodes::One(Some(self.node));
+            return Some(Values { reader, name, kind: *of, nodes });
         }
         self.shape(NodeKind::List)?;
-        Some(self.node.items().map(value).collect())
+        Some(Values { reader, name, kind: *of, nodes: Nodes::Many(self.node.items()) })
     }
 
-    /// The entries of a [`Kind::MapOf`] or [`Kind::Names`].
-    pub fn names(self) -> Option<Vec<(Spanned<&'a str>, Value<'a>)>> {
-        let of = match self.kind {
+    /// The entries of a [`Kind::MapOf`] or [`Kind::Names`]; duplicates are told and left out.
+    pub fn names(self) -> Option<Names<'a>> {
+        let kind = match self.kind {
             Kind::MapOf(place) => Kind::Map(place),
             Kind::Names(of) => *of,
             _ => return self.mistake(),
         };
         self.shape(NodeKind::Map)?;
-        let mut first: HashMap<&str, Span> = HashMap::new();
-        let mut entries = Vec::new();
-        for (key, node) in self.node.entries() {
-            let Some(name) = self.reader.key(key) else { continue };
-            if let Some(first) = first.get(name) {
-                self.reader.duplicate(name, key, *first, name);
-                continue;
-            }
-            first.insert(name, key.span());
-            entries.push((Spanned { value: name, span: key.span() }, self.reader.value(name, node, of)));
-        }
-        Some(entries)
+        Some(Names { reader: self.reader, kind, entries: self.node.entries(), seen: self.node.seen() })
     }
 
     /// Reads everything in it, for the sake of the report.
@@ -500,6 +490,56 @@ impl<'a> Value<'a> {
                 });
                 None
             }
+        }
+    }
+}
+
+/// The items of a list, one after the other: a vector of them would be larger than the file.
+pub struct Values<'a> {
+    reader: &'a Reader,
+    name: &'a str,
+    kind: Kind,
+    nodes: Nodes<'a>,
+}
+
+enum Nodes<'a> {
+    One(Option<Node<'a>>),
+    Many(Items<'a>),
+}
+
+impl<'a> Iterator for Values<'a> {
+    type Item = Value<'a>;
+
+    fn next(&mut self) -> Option<Value<'a>> {
+        let node = match &mut self.nodes {
+            Nodes::One(node) => node.take(),
+            Nodes::Many(items) => items.next(),
+        };
+        node.map(|node| self.reader.value(self.name, node, self.kind))
+    }
+}
+
+/// The entries of a map whose names are up to the writer.
+pub struct Names<'a> {
+    reader: &'a Reader,
+    kind: Kind,
+    entries: Entries<'a>,
+    seen: Seen<'a>,
+}
+
+impl<'a> Iterator for Names<'a> {
+    type Item = (Spanned<&'a str>, Value<'a>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let (key, node) = self.entries.next()?;
+            let Some(name) = self.reader.key(key) else { continue };
+            if let Some(first) = self.seen.before(key) {
+                self.reader.duplicate(name, key, first.span(), name);
+                continue;
+            }
+            let value = self.reader.value(name, node, self.kind);
+            return Some((Spanned { value: name, span: key.span() }, value));
         }
     }
 }

@@ -4,6 +4,7 @@
 //! line (3 GB for a line of 10 MB), counts places in characters, and tells errors apart by their English only.
 
 mod errors; // what the library says, in words for people
+mod seen; // which keys a map already has
 mod tree; // tokens and nodes
 
 use granit_parser::{Event, Options, Parser, ScalarStyle, ScanError, Tag};
@@ -11,6 +12,7 @@ use granit_parser::{Event, Options, Parser, ScalarStyle, ScanError, Tag};
 use crate::codes::Code;
 use crate::diagnostic::Diagnostic;
 use crate::source::{Sources, Span};
+pub(crate) use seen::Seen;
 pub use tree::{Entries, Items, Node, NodeKind, Tree};
 use tree::{PAYLOAD_MAX, Shape, Token, Tokens};
 
@@ -192,18 +194,22 @@ impl Builder {
             (Shape::Unescaped, self.unescaped_ends.len() as u32 - 1)
         };
         self.node(span, 1, 0)?;
-        if plain && written == "<<" && self.open.last().is_some_and(|open| open.children % 2 == 1) {
-            self.merges.push(self.tokens.len());
-            if let Some(open) = self.open.last() {
-                let map = self.tokens.get_mut(open.token);
-                if map.shape() == Shape::Map {
-                    map.set_merging();
-                }
-            }
+        if plain && written == "<<" {
+            self.mark_merge();
         }
         self.anchor(anchor, span, Some((1, 0)))?;
         self.push(shape, span, payload, plain);
         Ok(())
+    }
+
+    /// The next token is `<<`: if it is a key, its map takes over others.
+    fn mark_merge(&mut self) {
+        let Some(open) = self.open.last().filter(|open| open.children % 2 == 1) else { return };
+        let map = self.tokens.get_mut(open.token);
+        if map.shape() != Shape::List {
+            map.set_merging();
+            self.merges.push(self.tokens.len());
+        }
     }
 
     fn start(&mut self, shape: Shape, anchor: usize, span: Span) -> Result<(), Diagnostic> {
