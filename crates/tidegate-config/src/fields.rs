@@ -202,6 +202,9 @@ impl Word {
     }
 }
 
+/// How many words of a [`Kind::Word`] a message lists.
+pub(crate) const WORDS_SHOWN: usize = 6;
+
 impl Kind {
     /// Any whole number.
     pub const ANY_WHOLE: Self = Self::Whole { min: 0, max: u64::MAX };
@@ -217,11 +220,11 @@ impl Kind {
             Self::Duration { .. } => "a duration such as `15m`".into(),
             Self::Percent => "a percentage such as `25%`".into(),
             Self::Rate => "a rate such as `100/min`".into(),
-            Self::Word(words) => match words {
-                [] => "a word".into(),
-                [only] => format!("`{}`", only.name),
-                [first, .., last] => format!("a word from `{}` to `{}`", first.name, last.name),
-            },
+            Self::Word(words) => {
+                let shown = words.iter().take(WORDS_SHOWN).map(|word| format!("`{}`", word.name));
+                let more = if words.len() > WORDS_SHOWN { ", …" } else { "" };
+                format!("one of {}{more}", shown.collect::<Vec<_>>().join(", "))
+            }
             Self::Cidr => "an address range such as `10.0.0.0/8`".into(),
             Self::List(of) => format!("a list, each {}", of.describe()),
             Self::OneOrMore(of) => format!("{}, or a list of such", of.describe()),

@@ -5,6 +5,7 @@
 mod codes; // what can be wrong: the one table
 mod diagnostic; // one thing that is wrong
 mod report; // all that was found
+mod render; // as text and as JSON
 mod source; // files, and places in them
 
 mod yaml; // text to tree
@@ -19,18 +20,23 @@ mod json; // what is only handed on
 mod rules; // rule files: documents to drafts
 mod load; // files and folders to all rules
 mod watch; // when files change
+mod reference; // the tables as Markdown
+mod schema; // the tables as JSON Schema
 
 pub use codes::{Code, Page, Severity, document};
 pub use diagnostic::{Diagnostic, quoted};
 pub use fields::{Field, Kind, Origin, Place, Status, Word, reachable};
 pub use load::{Loaded, RuleFiles, load};
 pub use near::nearest;
-pub use reader::{Map, Reader, Spanned, Value};
+pub use reader::{Map, Names, Reader, Spanned, Value, Values};
+pub use reference::reference;
+pub use render::Style;
 pub use report::{KEPT_MAX, Report};
 pub use rules::{
     DEFAULTS, DESCRIPTOR, DOMAIN, Defaults, DomainText, EXEMPT, RATE_LIMIT, REPLACES, TIER, read,
 };
 pub use scalars::{Cidr, Percent};
+pub use schema::schema;
 pub use source::{LineColumn, Sources, Span};
 pub use times::{Rate, TimeUnit, Window};
 pub use watch::Watch;

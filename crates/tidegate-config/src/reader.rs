@@ -1,19 +1,19 @@
 //! Trees to values, by the tables of [`crate::fields`]. What does not fit is told, and the rest is read on: one run shows all.
 
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use tidegate_core::Micros;
 
 use crate::codes::Code;
 use crate::diagnostic::{Diagnostic, quoted};
-use crate::fields::{Field, Kind, Place, Status, Word, reachable};
+use crate::fields::{Field, Kind, Place, Status, WORDS_SHOWN, Word, reachable};
 use crate::near::nearest;
 use crate::report::Report;
 use crate::scalars::{self, Cidr, Percent, Wrong};
 use crate::source::Span;
 use crate::times::{self, Rate};
-use crate::yaml::{Node, NodeKind};
+use crate::yaml::{Entries, Items, Node, NodeKind, Seen};
 
 /// Reads nodes and collects what is wrong with them.
 pub struct Reader {
@@ -112,8 +112,17 @@ impl Reader {
         for (field, found) in place.fields.iter().zip(&found) {
             let absent = found.is_none_or(|(_, value)| value.kind() == NodeKind::Null);
             if field.required && absent {
-                self.say_with(Code::MissingKey, || {
-                    missing(field, place, found.map_or(node.span(), |(key, _)| key.span()))
+                self.say_with(Code::MissingKey, || match found {
+                    Some((key, _)) => missing(
+                        field,
+                        key.span(),
+                        format!("`{}` has no value", field.name),
+                        "nothing follows",
+                    ),
+                    None => {
+                        let message = format!("`{}` is missing in `{}`", field.name, place.name);
+                        missing(field, node.span(), message, "not in here")
+                    }
                 });
             }
         }
@@ -195,10 +204,8 @@ impl Reader {
     }
 }
 
-fn missing(field: &Field, place: &Place, at: Span) -> Diagnostic {
-    let trouble =
-        Diagnostic::new(Code::MissingKey, at, format!("`{}` is missing in `{}`", field.name, place.name))
-            .label(format!("needs `{}`", field.name));
+fn missing(field: &Field, at: Span, message: String, label: &str) -> Diagnostic {
+    let trouble = Diagnostic::new(Code::MissingKey, at, message).label(label);
     match field.example {
         "" => trouble.help(format!("add `{}`: {}", field.name, field.kind.describe())),
         example => trouble.help(format!("add it, e.g. `{}: {example}`", field.name)),
@@ -278,8 +285,8 @@ getters! {
     cidr -> Spanned<Cidr>, "A [`Kind::Cidr`].";
     word -> Spanned<&'static str>, "A [`Kind::Word`], as the table spells it.";
     map -> Map<'a>, "A [`Kind::Map`].";
-    list -> Vec<Value<'a>>, "The items of a [`Kind::List`] or [`Kind::OneOrMore`].";
-    names -> Vec<(Spanned<&'a str>, Value<'a>)>, "The entries of a [`Kind::MapOf`] or [`Kind::Names`].";
+    list -> Values<'a>, "The items of a [`Kind::List`] or [`Kind::OneOrMore`].";
+    names -> Names<'a>, "The entries of a [`Kind::MapOf`] or [`Kind::Names`].";
     node_of -> Node<'a>, "Whatever stands there.";
 }
 
@@ -372,40 +379,30 @@ impl<'a> Value<'a> {
     }
 
     /// The items of a [`Kind::List`] or [`Kind::OneOrMore`].
-    pub fn list(self) -> Option<Vec<Value<'a>>> {
+    pub fn list(self) -> Option<Values<'a>> {
         let (of, one) = match self.kind {
             Kind::List(of) => (of, false),
             Kind::OneOrMore(of) => (of, self.node.kind() != NodeKind::List),
             _ => return self.mistake(),
         };
-        let value = |node| self.reader.value(self.name, node, *of);
+        let (reader, name) = (self.reader, self.name);
         if one {
-            return Some(vec![value(self.node)]);
+            let nodes = Nodes::One(Some(self.node));
+            return Some(Values { reader, name, kind: *of, nodes });
         }
         self.shape(NodeKind::List)?;
-        Some(self.node.items().map(value).collect())
+        Some(Values { reader, name, kind: *of, nodes: Nodes::Many(self.node.items()) })
     }
 
-    /// The entries of a [`Kind::MapOf`] or [`Kind::Names`].
-    pub fn names(self) -> Option<Vec<(Spanned<&'a str>, Value<'a>)>> {
-        let of = match self.kind {
+    /// The entries of a [`Kind::MapOf`] or [`Kind::Names`]; duplicates are told and left out.
+    pub fn names(self) -> Option<Names<'a>> {
+        let kind = match self.kind {
             Kind::MapOf(place) => Kind::Map(place),
             Kind::Names(of) => *of,
             _ => return self.mistake(),
         };
         self.shape(NodeKind::Map)?;
-        let mut first: HashMap<&str, Span> = HashMap::new();
-        let mut entries = Vec::new();
-        for (key, node) in self.node.entries() {
-            let Some(name) = self.reader.key(key) else { continue };
-            if let Some(first) = first.get(name) {
-                self.reader.duplicate(name, key, *first, name);
-                continue;
-            }
-            first.insert(name, key.span());
-            entries.push((Spanned { value: name, span: key.span() }, self.reader.value(name, node, of)));
-        }
-        Some(entries)
+        Some(Names { reader: self.reader, kind, entries: self.node.entries(), seen: self.node.seen() })
     }
 
     /// Reads everything in it, for the sake of the report.
@@ -432,13 +429,18 @@ impl<'a> Value<'a> {
                     }
                 }
             }
-            Kind::Free | Kind::Either(_) => {}
+            Kind::Either(_) => self.wrong_type(),
+            Kind::Free => {}
         }
     }
 
     /// A getter that the table does not allow is a mistake in the code, for a test to find; the value counts as absent.
     fn mistake<T>(self) -> Option<T> {
-        debug_assert!(false, "`{}` is {:?} in the table", self.name, self.kind);
+        match self.kind {
+            // None of several kinds fits what stands there: that is the file's mistake.
+            Kind::Either(_) => self.wrong_type(),
+            kind => debug_assert!(false, "`{}` is {kind:?} in the table", self.name),
+        }
         None
     }
 
@@ -452,7 +454,11 @@ impl<'a> Value<'a> {
 
     fn wrong_type(self) {
         self.reader.say_with(Code::WrongType, || {
-            let message = format!("{} has to be {}", quoted(self.name), self.kind.describe());
+            let kind = match self.kind {
+                Kind::Map(place) if place.name == self.name => "a map".into(),
+                kind => kind.describe(),
+            };
+            let message = format!("{} has to be {kind}", quoted(self.name));
             let trouble = Diagnostic::new(Code::WrongType, self.node.span(), message)
                 .label(format!("is {}", found(self.node)));
             match (self.kind, self.node.kind()) {
@@ -488,6 +494,56 @@ impl<'a> Value<'a> {
     }
 }
 
+/// The items of a list, one after the other: a vector of them would be larger than the file.
+pub struct Values<'a> {
+    reader: &'a Reader,
+    name: &'a str,
+    kind: Kind,
+    nodes: Nodes<'a>,
+}
+
+enum Nodes<'a> {
+    One(Option<Node<'a>>),
+    Many(Items<'a>),
+}
+
+impl<'a> Iterator for Values<'a> {
+    type Item = Value<'a>;
+
+    fn next(&mut self) -> Option<Value<'a>> {
+        let node = match &mut self.nodes {
+            Nodes::One(node) => node.take(),
+            Nodes::Many(items) => items.next(),
+        };
+        node.map(|node| self.reader.value(self.name, node, self.kind))
+    }
+}
+
+/// The entries of a map whose names are up to the writer.
+pub struct Names<'a> {
+    reader: &'a Reader,
+    kind: Kind,
+    entries: Entries<'a>,
+    seen: Seen<'a>,
+}
+
+impl<'a> Iterator for Names<'a> {
+    type Item = (Spanned<&'a str>, Value<'a>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let (key, node) = self.entries.next()?;
+            let Some(name) = self.reader.key(key) else { continue };
+            if let Some(first) = self.seen.before(key) {
+                self.reader.duplicate(name, key, first.span(), name);
+                continue;
+            }
+            let value = self.reader.value(name, node, self.kind);
+            return Some((Spanned { value: name, span: key.span() }, value));
+        }
+    }
+}
+
 fn word(text: &str, words: &'static [Word]) -> Result<&'static Word, Wrong> {
     let named = |spelling: &str| {
         words.iter().find(|word| word.spellings().any(|known| known.eq_ignore_ascii_case(spelling)))
@@ -497,12 +553,16 @@ fn word(text: &str, words: &'static [Word]) -> Result<&'static Word, Wrong> {
         if let Some(near) = nearest(text, words.iter().flat_map(Word::spellings)) {
             return wrong.help(format!("did you mean `{near}`?"));
         }
+        if words.len() <= WORDS_SHOWN {
+            return wrong;
+        }
         let known: Vec<String> = words.iter().map(|word| format!("`{}`", word.name)).collect();
         wrong.help(format!("write one of {}", known.join(", ")))
     })
 }
 
-/// Of several kinds, the one that fits the node; if none does, the first of the same shape, so that its complaint is told.
+/// Of several kinds, the one that fits the node; if none does, the first of the same shape, so that its complaint is told;
+/// if none has the shape, all of them.
 fn choose(kind: Kind, node: Node<'_>) -> Kind {
     let Kind::Either(kinds) = kind else { return kind };
     let fits_shape = |kind: &&Kind| match kind {
@@ -525,6 +585,5 @@ fn choose(kind: Kind, node: Node<'_>) -> Kind {
         }
     };
     let of_shape = || kinds.iter().filter(fits_shape);
-    let chosen = of_shape().find(fits).or_else(|| of_shape().next()).or(kinds.first());
-    chosen.copied().unwrap_or(Kind::Free)
+    of_shape().find(fits).or_else(|| of_shape().next()).copied().unwrap_or(kind)
 }

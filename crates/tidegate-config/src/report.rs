@@ -36,10 +36,15 @@ impl Report {
             Severity::Error => &mut self.errors,
             Severity::Warning => &mut self.warnings,
         };
-        kept.count += 1;
         if kept.diagnostics.len() < KEPT_MAX {
-            kept.diagnostics.push(make());
+            let diagnostic = make();
+            // What an alias stands for is read wherever the alias stands, and is wrong only once.
+            if kept.diagnostics.contains(&diagnostic) {
+                return;
+            }
+            kept.diagnostics.push(diagnostic);
         }
+        kept.count += 1;
     }
 
     /// Takes in all of another.

@@ -158,7 +158,10 @@ pub(crate) fn rate(text: &str) -> Result<Rate, Wrong> {
         let window = Window { text: window.into(), length: Micros::new(*us), unit: Some(*unit) };
         return Ok(Rate { amount, window: Some(window) });
     }
-    let us = sum(window).map_err(|window| Wrong { code: Code::BadRate, ..window })?;
+    let us = sum(window).map_err(|wrong| {
+        let message = format!("the window of {} is wrong: {}", quoted(text), wrong.message);
+        Wrong { code: Code::BadRate, message, ..wrong }
+    })?;
     if us == 0 || us > u128::from(Micros::MAX.get()) {
         let why = if us == 0 { "is nothing" } else { "is longer than time here lasts" };
         return Err(Wrong::new(Code::OutOfRange, format!("the window of {} {why}", quoted(text))));

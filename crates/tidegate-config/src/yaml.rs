@@ -4,15 +4,15 @@
 //! line (3 GB for a line of 10 MB), counts places in characters, and tells errors apart by their English only.
 
 mod errors; // what the library says, in words for people
+mod seen; // which keys a map already has
 mod tree; // tokens and nodes
-
-use std::borrow::Cow;
 
 use granit_parser::{Event, Options, Parser, ScalarStyle, ScanError, Tag};
 
 use crate::codes::Code;
 use crate::diagnostic::Diagnostic;
 use crate::source::{Sources, Span};
+pub(crate) use seen::Seen;
 pub use tree::{Entries, Items, Node, NodeKind, Tree};
 use tree::{PAYLOAD_MAX, Shape, Token, Tokens};
 
@@ -60,7 +60,7 @@ pub fn parse(source: u32, sources: &Sources, caps: &Caps) -> Result<Tree, Diagno
     let mut builder = Builder::new(source, Caps { depth, nodes: caps.nodes.min(PAYLOAD_MAX), ..*caps });
     for event in Parser::new_from_str_with_options(&text, options) {
         match event {
-            Ok((event, span)) => builder.take(event, builder.span(&span), &text)?,
+            Ok((event, span)) => builder.take(event, &span, &text)?,
             Err(error) => return Err(errors::explain(&error, builder.here(&error), &text, depth)),
         }
     }
@@ -143,16 +143,24 @@ impl Builder {
         }
     }
 
-    fn take(&mut self, event: Event<'_>, span: Span, text: &str) -> Result<(), Diagnostic> {
+    fn take(&mut self, event: Event<'_>, span: &granit_parser::Span, text: &str) -> Result<(), Diagnostic> {
+        let forced_text = match event.tag() {
+            Some(tag) => refuse_own_tags(tag, self.span(&span.tag_span().unwrap_or(*span)))?,
+            None => false,
+        };
+        let span = self.span(span);
         match event {
             Event::DocumentEnd => {
                 self.first_anchor += self.anchors.len();
                 self.anchors.clear();
                 Ok(())
             }
-            Event::Scalar(value, style, anchor, tag) => self.scalar(&value, style, anchor, tag, span, text),
-            Event::SequenceStart(_, anchor, tag) => self.start(Shape::List, anchor, tag, span),
-            Event::MappingStart(_, anchor, tag) => self.start(Shape::Map, anchor, tag, span),
+            Event::Scalar(value, style, anchor, _) => {
+                let style = if forced_text { Style::Text } else { Style::of(style) };
+                self.scalar(&value, style, anchor, span, text)
+            }
+            Event::SequenceStart(_, anchor, _) => self.start(Shape::List, anchor, span),
+            Event::MappingStart(_, anchor, _) => self.start(Shape::Map, anchor, span),
             Event::SequenceEnd | Event::MappingEnd => {
                 self.end(span);
                 Ok(())
@@ -165,21 +173,19 @@ impl Builder {
     fn scalar(
         &mut self,
         value: &str,
-        style: ScalarStyle,
+        style: Style,
         anchor: usize,
-        tag: Option<Cow<'_, Tag>>,
         span: Span,
         text: &str,
     ) -> Result<(), Diagnostic> {
-        let forced_text = refuse_own_tags(tag.as_deref(), span)?;
-        let plain = style == ScalarStyle::Plain && !forced_text;
+        let plain = style == Style::Plain;
         let written = text.get(span.start as usize..span.end as usize).unwrap_or("");
         let between_quotes = written.get(1..written.len().saturating_sub(1));
         let (shape, payload) = if plain && (written.is_empty() || is_null(written)) {
             (Shape::Null, 0)
         } else if plain && written == value {
             (Shape::Plain, 0)
-        } else if style != ScalarStyle::Plain && between_quotes == Some(value) {
+        } else if style == Style::Quoted && between_quotes == Some(value) {
             (Shape::Quoted, 0)
         } else {
             // What an empty scalar with a tag of its own is called differs between libraries; it is an empty text.
@@ -188,28 +194,25 @@ impl Builder {
             (Shape::Unescaped, self.unescaped_ends.len() as u32 - 1)
         };
         self.node(span, 1, 0)?;
-        if plain && written == "<<" && self.open.last().is_some_and(|open| open.children % 2 == 1) {
-            self.merges.push(self.tokens.len());
-            if let Some(open) = self.open.last() {
-                let map = self.tokens.get_mut(open.token);
-                if map.shape() == Shape::Map {
-                    map.set_merging();
-                }
-            }
+        if plain && written == "<<" {
+            self.mark_merge();
         }
         self.anchor(anchor, span, Some((1, 0)))?;
         self.push(shape, span, payload, plain);
         Ok(())
     }
 
-    fn start(
-        &mut self,
-        shape: Shape,
-        anchor: usize,
-        tag: Option<Cow<'_, Tag>>,
-        span: Span,
-    ) -> Result<(), Diagnostic> {
-        refuse_own_tags(tag.as_deref(), span)?;
+    /// The next token is `<<`: if it is a key, its map takes over others.
+    fn mark_merge(&mut self) {
+        let Some(open) = self.open.last().filter(|open| open.children % 2 == 1) else { return };
+        let map = self.tokens.get_mut(open.token);
+        if map.shape() != Shape::List {
+            map.set_merging();
+            self.merges.push(self.tokens.len());
+        }
+    }
+
+    fn start(&mut self, shape: Shape, anchor: usize, span: Span) -> Result<(), Diagnostic> {
         let expanded_before = self.expanded;
         self.node(span, 1, 1)?;
         self.anchor(anchor, span, None)?;
@@ -316,14 +319,32 @@ impl Builder {
     }
 }
 
+/// How a scalar is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Style {
+    Plain,
+    Quoted,
+    /// As a block, or made a text by a tag.
+    Text,
+}
+
+impl Style {
+    fn of(style: ScalarStyle) -> Self {
+        match style {
+            ScalarStyle::Plain => Self::Plain,
+            ScalarStyle::SingleQuoted | ScalarStyle::DoubleQuoted => Self::Quoted,
+            _ => Self::Text,
+        }
+    }
+}
+
 /// What YAML 1.1 and 1.2 take for nothing.
 fn is_null(text: &str) -> bool {
     matches!(text, "~" | "null" | "Null" | "NULL")
 }
 
 /// Tags of YAML itself change nothing here, but that `!!str` makes a text of anything. Others would be skipped silently.
-fn refuse_own_tags(tag: Option<&Tag>, span: Span) -> Result<bool, Diagnostic> {
-    let Some(tag) = tag else { return Ok(false) };
+fn refuse_own_tags(tag: &Tag, span: Span) -> Result<bool, Diagnostic> {
     if let Some(suffix) = tag.core_suffix() {
         return Ok(suffix == "str");
     }
@@ -331,7 +352,7 @@ fn refuse_own_tags(tag: Option<&Tag>, span: Span) -> Result<bool, Diagnostic> {
         return Ok(true);
     }
     Err(Diagnostic::new(Code::Syntax, span, "tags have no meaning here")
-        .label("carries a tag that begins with `!`")
+        .label("a tag")
         .help("remove the tag; if the exclamation mark belongs to the text, put it in quotes"))
 }
 

@@ -2,8 +2,7 @@
 
 use std::collections::HashMap;
 
-use tidegate_core::DescriptorDraft;
-
+use super::tree::Named;
 use crate::codes::Code;
 use crate::diagnostic::{Diagnostic, quoted};
 use crate::reader::Reader;
@@ -77,22 +76,18 @@ impl Remembered {
     }
 }
 
-/// Siblings that are never found, because a `*` that fits everything comes first.
-pub(super) fn unreachable(reader: &Reader, siblings: &[(DescriptorDraft, Span)]) {
+/// Siblings that are never found, because a `*` that fits everything comes first. Those with a fixed value need not be among them: they come
+/// before all others.
+pub(super) fn unreachable(reader: &Reader, siblings: &[(Named<'_>, Span)]) {
     let mut taken: HashMap<&str, (usize, Span)> = HashMap::new();
-    for (at, (draft, span)) in siblings.iter().enumerate() {
-        if draft.value.as_deref() == Some("*") {
-            taken.entry(&draft.key).or_insert((at, *span));
+    for (at, (named, span)) in siblings.iter().enumerate() {
+        if named.value == Some("*") {
+            taken.entry(named.key).or_insert((at, *span));
         }
     }
-    if taken.is_empty() {
-        return;
-    }
-    for (at, (draft, span)) in siblings.iter().enumerate() {
-        let Some((by, by_span)) = taken.get(draft.key.as_str()).filter(|(by, _)| *by != at) else { continue };
-        // Exact values come first wherever they stand, wildcards in their order, no value last.
-        let never = draft.value.as_ref().is_none_or(|value| value.contains('*') && *by < at);
-        if never {
+    for (at, (named, span)) in siblings.iter().enumerate() {
+        let Some((by, by_span)) = taken.get(named.key).filter(|(by, _)| *by != at) else { continue };
+        if named.value.is_none() || *by < at {
             reader.say_with(Code::Unreachable, || {
                 Diagnostic::new(Code::Unreachable, *span, "this descriptor is never found")
                     .label("never reached")

@@ -87,7 +87,7 @@ fn domain(
         disabled: flag("disabled"),
         exempt: tree::exempt(&map),
         algorithm: defaults.algorithm,
-        descriptors: trees.descriptors(map.list("descriptors").unwrap_or_default(), true, 1),
+        descriptors: trees.descriptors(map.list("descriptors"), true, 1),
     };
     let trust_tier = map.flag("trust_tier").filter(|flag| flag.value).map(|flag| flag.span);
     trees.remembered.borrow().lint(reader, trust_tier);

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use tidegate_core::{DEPTH_MAX, DescriptorDraft, Exempt, Origin, RuleDraft};
@@ -12,7 +13,7 @@ use crate::codes::Code;
 use crate::diagnostic::{Diagnostic, quoted};
 use crate::fields::Kind;
 use crate::json::json;
-use crate::reader::{Map, Reader, Spanned, Value};
+use crate::reader::{Map, Reader, Spanned, Value, Values};
 use crate::source::{Sources, Span};
 
 /// Longer names make headers that nobody reads.
@@ -28,6 +29,13 @@ pub(super) struct Trees<'a> {
     pub(super) remembered: RefCell<Remembered>,
 }
 
+/// What siblings are told apart by.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Named<'a> {
+    pub(super) key: &'a str,
+    pub(super) value: Option<&'a str>,
+}
+
 /// What a descriptor says about all of its limits.
 struct Flags {
     shadow: bool,
@@ -41,11 +49,12 @@ impl<'a> Trees<'a> {
     /// Reads a list of siblings. `fixed` says whether all values above them are; `level` counts from 1.
     pub(super) fn descriptors(
         &self,
-        list: Vec<Value<'a>>,
+        list: Option<Values<'a>>,
         fixed: bool,
         level: usize,
     ) -> Vec<DescriptorDraft> {
-        if let (true, Some(first)) = (level > DEPTH_MAX, list.first()) {
+        let mut list = list.into_iter().flatten().peekable();
+        if let (true, Some(first)) = (level > DEPTH_MAX, list.peek()) {
             self.reader.say(
                 Diagnostic::new(
                     Code::TooManyLevels,
@@ -57,39 +66,28 @@ impl<'a> Trees<'a> {
             );
             return Vec::new();
         }
-        let mut seen: HashMap<(String, Option<String>), Span> = HashMap::with_capacity(list.len());
-        let mut drafts = Vec::with_capacity(list.len());
+        let mut seen: HashMap<Named<'a>, Span> = HashMap::new();
+        let mut wild = Vec::new();
+        let mut drafts = Vec::new();
         for value in list {
             let Some(map) = value.map() else { continue };
-            let Some(draft) = self.descriptor(&map, fixed, level) else { continue };
+            let named = self.named(&map);
             let at = map.get("key").map_or(map.span(), Value::span);
-            self.remembered.borrow_mut().descriptor(&draft.key, at);
-            match seen.get(&(draft.key.clone(), draft.value.clone())) {
-                Some(first) => self.duplicate(&draft, at, *first),
-                None => {
-                    seen.insert((draft.key.clone(), draft.value.clone()), at);
-                }
+            self.remembered.borrow_mut().descriptor(named.key, at);
+            match seen.entry(named) {
+                Entry::Occupied(first) => self.duplicate(named, at, *first.get()),
+                Entry::Vacant(vacant) => drop(vacant.insert(at)),
             }
-            drafts.push((draft, at));
+            if named.value.is_none_or(|value| value.contains('*')) {
+                wild.push((named, at));
+            }
+            drafts.push(self.descriptor(&map, named, fixed, level));
         }
-        lint::unreachable(self.reader, &drafts);
-        drafts.into_iter().map(|(draft, _)| draft).collect()
+        lint::unreachable(self.reader, &wild);
+        drafts
     }
 
-    fn duplicate(&self, draft: &DescriptorDraft, at: Span, first: Span) {
-        self.reader.say_with(Code::DuplicateDescriptor, || {
-            let what = match &draft.value {
-                Some(value) => format!("{} with the value {}", quoted(&draft.key), quoted(value)),
-                None => format!("{} without a value", quoted(&draft.key)),
-            };
-            Diagnostic::new(Code::DuplicateDescriptor, at, format!("the descriptor {what} stands twice"))
-                .label("once more")
-                .note(first, "first here")
-                .help("put several limits of one descriptor into `rate_limits`, and its children into one `descriptors`")
-        });
-    }
-
-    fn descriptor(&self, map: &Map<'a>, fixed: bool, level: usize) -> Option<DescriptorDraft> {
+    fn named(&self, map: &Map<'a>) -> Named<'a> {
         let key = map.text("key");
         if let Some(key) = key.filter(|key| key.value.is_empty()) {
             self.reader.say(
@@ -98,10 +96,27 @@ impl<'a> Trees<'a> {
                     .help("write the key of the entry, e.g. `api_key`"),
             );
         }
-        let key = key.map_or("", |key| key.value);
         // An empty value is none, as in the format that ours extends.
-        let value = map.text("value").filter(|value| !value.value.is_empty());
-        let wild = key.contains('*') || value.is_some_and(|value| value.value.contains('*'));
+        let value = map.text("value").map(|value| value.value).filter(|value| !value.is_empty());
+        Named { key: key.map_or("", |key| key.value), value }
+    }
+
+    fn duplicate(&self, Named { key, value }: Named<'_>, at: Span, first: Span) {
+        self.reader.say_with(Code::DuplicateDescriptor, || {
+            let what = match value {
+                Some(value) => format!("{} with the value {}", quoted(key), quoted(value)),
+                None => format!("{} without a value", quoted(key)),
+            };
+            Diagnostic::new(Code::DuplicateDescriptor, at, format!("the descriptor {what} stands twice"))
+                .label("once more")
+                .note(first, "first here")
+                .help("put several limits of one descriptor into `rate_limits`, and its children into one `descriptors`")
+        });
+    }
+
+    fn descriptor(&self, map: &Map<'a>, named: Named<'a>, fixed: bool, level: usize) -> DescriptorDraft {
+        let Named { key, value } = named;
+        let wild = key.contains('*') || value.is_some_and(|value| value.contains('*'));
         let fixed = fixed && !wild && value.is_some();
         let flag = |name| map.flag(name).is_some_and(|flag| flag.value);
         let flags = Flags {
@@ -129,17 +144,17 @@ impl<'a> Trees<'a> {
         if let Some(always) = always {
             self.check_always(map, always.span, fixed, texts.is_empty());
         }
-        Some(DescriptorDraft {
+        DescriptorDraft {
             key: key.into(),
-            value: value.map(|value| value.value.into()),
+            value: value.map(String::from),
             share_threshold: flag("share_threshold"),
             value_to_metric: flag("value_to_metric"),
             always: always.is_some(),
             exempt: exempt(map),
             limits,
             tiers,
-            descriptors: self.descriptors(map.list("descriptors").unwrap_or_default(), fixed, level + 1),
-        })
+            descriptors: self.descriptors(map.list("descriptors"), fixed, level + 1),
+        }
     }
 
     fn limit_texts(&self, map: &Map<'a>) -> Vec<LimitText<'a>> {
@@ -215,7 +230,7 @@ impl<'a> Trees<'a> {
             }
             let texts = match (value.kind(), base) {
                 (Kind::List(_), _) => {
-                    let maps = value.list().unwrap_or_default().into_iter().filter_map(Value::map);
+                    let maps = value.list().into_iter().flatten().filter_map(Value::map);
                     maps.map(|map| LimitText::read(self.reader, &map)).collect()
                 }
                 (_, [_, _, ..]) => {

@@ -26,6 +26,11 @@ pub(super) fn explain(error: &ScanError, at: Span, text: &str, depth: usize) -> 
         }
         _ => {}
     }
+    if let Some(at) = tab(kind, at, text) {
+        return Diagnostic::new(Code::Syntax, at, "a tab is used for indentation")
+            .label("a tab")
+            .help("YAML is indented with spaces: replace the tab by spaces");
+    }
     let at = one_letter(at, text);
     let (message, help) = words(kind, at, text);
     let trouble = Diagnostic::new(Code::Syntax, at, message).label("the reader stopped here");
@@ -45,22 +50,7 @@ pub(super) fn unknown_anchor(at: Span) -> Diagnostic {
 fn words(kind: &ErrorKind, at: Span, text: &str) -> (String, &'static str) {
     use ErrorKind as E;
     let before = &text[line_start(text, at.start as usize)..at.start as usize];
-    let letter = text[at.start as usize..].chars().next();
     let (message, help) = match kind {
-        E::TabNotAllowed
-        | E::TabInBlockIndentation
-        | E::TabInIndentation
-        | E::TabAtBlockScalarStart
-        | E::TabInPlainScalar => {
-            ("a tab is used for indentation", "YAML is indented with spaces: replace the tab by spaces")
-        }
-        _ if letter == Some('\t')
-            || (!before.is_empty()
-                && before.trim_start_matches([' ', '\t']).is_empty()
-                && before.contains('\t')) =>
-        {
-            ("a tab is used for indentation", "YAML is indented with spaces: replace the tab by spaces")
-        }
         E::UnclosedQuotedScalar => (
             "a quote is not closed",
             "add the closing quote; in single quotes a quote is written twice: `'it''s'`",
@@ -88,6 +78,10 @@ fn words(kind: &ErrorKind, at: Span, text: &str) -> (String, &'static str) {
             "`,` or `]` is missing",
             "separate the items of `[…]` by commas, and close it; put text with commas or brackets in quotes",
         ),
+        E::MappingValueNotAllowed if !before.contains(": ") => {
+            ("the line is indented deeper than what it belongs to", "indent it exactly like its neighbours")
+        }
+        E::InvalidColonPlacement => ("`:` cannot stand here", "look above for `[` or `{` that is not closed"),
         E::MappingValueNotAllowed => (
             "a second `: ` on one line",
             "put the value in quotes if it contains `: `; otherwise begin a new line, and check the indentation of the line before",
@@ -165,6 +159,33 @@ fn words(kind: &ErrorKind, at: Span, text: &str) -> (String, &'static str) {
     };
     (message.into(), help)
 }
+
+/// The tab in the indentation of the line, if that is the trouble. The library names the start of what it was reading, so a
+/// few more lines are looked at if it says that it met a tab.
+fn tab(kind: &ErrorKind, at: Span, text: &str) -> Option<Span> {
+    use ErrorKind as E;
+    let told = matches!(
+        kind,
+        E::TabNotAllowed
+            | E::TabInBlockIndentation
+            | E::TabInIndentation
+            | E::TabAtBlockScalarStart
+            | E::TabInPlainScalar
+    );
+    let lines_max = if told { LINES_LOOKED_AT } else { 1 };
+    let mut start = line_start(text, crate::source::floor(text, at.start as usize));
+    for line in text[start..].split_inclusive('\n').take(lines_max) {
+        let indentation = line.len() - line.trim_start_matches([' ', '\t']).len();
+        if let Some(tab) = line[..indentation].find('\t') {
+            let tab = (start + tab) as u32;
+            return Some(Span { start: tab, end: tab + 1, ..at });
+        }
+        start += line.len();
+    }
+    told.then(|| one_letter(at, text))
+}
+
+const LINES_LOOKED_AT: usize = 20;
 
 /// The place, with the letter that stands there.
 fn one_letter(at: Span, text: &str) -> Span {

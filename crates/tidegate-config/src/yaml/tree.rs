@@ -1,8 +1,8 @@
 //! The tree: tokens in the order of the text, 16 bytes each, and nodes to walk them.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
+use super::seen::Seen;
 use crate::source::Span;
 
 /// All documents of one file.
@@ -130,10 +130,19 @@ impl<'t> Node<'t> {
     /// What `<<` takes over follows the map's own entries, as far as those do not say otherwise.
     pub fn entries(self) -> Entries<'t> {
         match self.token().shape() {
-            Shape::Map => Entries::Own(self.own_children()),
-            Shape::MergingMap => Entries::Merged(self.merged().into_iter()),
-            _ => Entries::Own(Items { tree: self.tree, next: 0, end: 0 }),
+            Shape::Map => Entries(Source::Own(self.own_children())),
+            Shape::MergingMap => Entries(Source::Merged(self.tree, self.merged().into_iter())),
+            _ => Entries(Source::Own(Items { tree: self.tree, next: 0, end: 0 })),
         }
+    }
+
+    pub(super) fn at(self) -> u32 {
+        self.at
+    }
+
+    /// To find duplicates among the keys of this map.
+    pub(crate) fn seen(self) -> Seen<'t> {
+        Seen::new(self.tree, self.entries().count())
     }
 
     fn token(self) -> Token {
@@ -149,30 +158,46 @@ impl<'t> Node<'t> {
         !self.is_alias() && self.token().shape() == Shape::Plain && self.text() == Some("<<")
     }
 
-    fn merged(self) -> Vec<(Self, Self)> {
-        let mut entries = Vec::new();
-        let mut known: HashSet<&'t str> = HashSet::new();
-        // Maps still to be taken over, the next one last. Depth and number are bounded when the tree is built.
-        let mut maps = vec![self];
-        while let Some(map) = maps.pop() {
-            let first = entries.len();
-            let mut sources = Vec::new();
+    /// Where the keys stand that the map has with what it takes over.
+    fn merged(self) -> Vec<u32> {
+        let maps = self.merging();
+        let count = maps.iter().map(|map| map.own_children().count() / 2).sum();
+        let mut keys = Vec::with_capacity(count);
+        let mut seen = Seen::new(self.tree, count);
+        for map in maps {
+            let first = keys.len();
             let mut children = map.own_children();
-            while let (Some(key), Some(value)) = (children.next(), children.next()) {
-                if key.is_merge_key() {
-                    match value.kind() {
-                        NodeKind::List => sources.extend(value.items()),
-                        _ => sources.push(value),
-                    }
-                } else if !key.text().is_some_and(|text| known.contains(text)) {
-                    entries.push((key, value));
+            while let (Some(key), Some(_)) = (children.next(), children.next()) {
+                if !key.is_merge_key() && !key.text().is_some_and(|text| seen.has(text)) {
+                    keys.push(key.at);
                 }
             }
             // Only now: a map's own duplicates are the reader's to report.
-            known.extend(entries[first..].iter().filter_map(|(key, _)| key.text()));
-            maps.extend(sources.into_iter().rev());
+            for key in &keys[first..] {
+                seen.before(self.tree.node(*key));
+            }
         }
-        entries
+        keys
+    }
+
+    /// The map and all that it takes over, the strongest first. How many there are is bounded when the tree is built.
+    fn merging(self) -> Vec<Self> {
+        let mut maps = Vec::new();
+        let mut waiting = vec![self];
+        while let Some(map) = waiting.pop() {
+            maps.push(map);
+            let mut sources = Vec::new();
+            let mut children = map.own_children();
+            while let (Some(key), Some(value)) = (children.next(), children.next()) {
+                match value.kind() {
+                    _ if !key.is_merge_key() => {}
+                    NodeKind::List => sources.extend(value.items()),
+                    _ => sources.push(value),
+                }
+            }
+            waiting.extend(sources.into_iter().rev());
+        }
+        maps
     }
 }
 
@@ -199,20 +224,26 @@ impl<'t> Iterator for Items<'t> {
 
 /// The entries of a map.
 #[derive(Clone, Debug)]
-pub enum Entries<'t> {
-    /// As they stand.
+pub struct Entries<'t>(Source<'t>);
+
+#[derive(Clone, Debug)]
+enum Source<'t> {
+    /// Keys and values as they stand.
     Own(Items<'t>),
-    /// With what `<<` took over.
-    Merged(std::vec::IntoIter<(Node<'t>, Node<'t>)>),
+    /// Where the keys stand; each value is behind its key.
+    Merged(&'t Tree, std::vec::IntoIter<u32>),
 }
 
 impl<'t> Iterator for Entries<'t> {
     type Item = (Node<'t>, Node<'t>);
 
     fn next(&mut self) -> Option<Self::Item> {
-        match self {
-            Self::Own(children) => Some((children.next()?, children.next()?)),
-            Self::Merged(entries) => entries.next(),
+        match &mut self.0 {
+            Source::Own(children) => Some((children.next()?, children.next()?)),
+            Source::Merged(tree, keys) => {
+                let key = keys.next()?;
+                Some((tree.node(key), tree.node(tree.tokens.get(key).next)))
+            }
         }
     }
 }

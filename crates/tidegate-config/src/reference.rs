@@ -1,0 +1,77 @@
+//! The tables as Markdown, for the documents.
+
+use crate::fields::{Field, Kind, Origin, Place, Status, Word};
+
+/// A section for each place: what it is for, and a table of its keys.
+pub fn reference(places: &[&'static Place]) -> String {
+    places.iter().map(|place| section(place)).collect::<Vec<_>>().join("\n")
+}
+
+fn section(place: &Place) -> String {
+    let mut text =
+        format!("## {}\n\n{}\n\n| key | value | default | |\n|---|---|---|---|\n", place.name, place.doc);
+    for field in place.fields {
+        text += &format!(
+            "| {} | {} | {} | {} |\n",
+            key(field),
+            value(field),
+            code(field.default),
+            cell(&about(field))
+        );
+    }
+    for field in place.fields {
+        if let Some(words) = words_of(field.kind) {
+            text += &format!("\nWords of `{}`:\n\n", field.name);
+            text += &words.iter().map(word).collect::<String>();
+        }
+    }
+    text
+}
+
+fn key(field: &Field) -> String {
+    let aliases: String = field.aliases.iter().map(|alias| format!(", `{alias}`")).collect();
+    let required = if field.required { " (required)" } else { "" };
+    cell(&format!("`{}`{aliases}{required}", field.name))
+}
+
+fn value(field: &Field) -> String {
+    match field.example {
+        "" => cell(&field.kind.describe()),
+        example => cell(&format!("{}: `{example}`", field.kind.describe())),
+    }
+}
+
+fn about(field: &Field) -> String {
+    let ours = if field.origin == Origin::Ours { " Not in envoyproxy/ratelimit." } else { "" };
+    format!("{}{}{ours}", field.doc, later(field.status))
+}
+
+fn word(word: &Word) -> String {
+    let aliases: String = word.aliases.iter().map(|alias| format!(", `{alias}`")).collect();
+    format!("- `{}`{aliases}: {}{}\n", word.name, word.doc, later(word.status))
+}
+
+fn later(status: Status) -> String {
+    match status {
+        Status::Works => String::new(),
+        Status::Later(instead) => format!(" Understood, but {instead}."),
+    }
+}
+
+fn words_of(kind: Kind) -> Option<&'static [Word]> {
+    match kind {
+        Kind::Word(words) => Some(words),
+        Kind::List(of) | Kind::OneOrMore(of) | Kind::Names(of) => words_of(*of),
+        Kind::Either(kinds) => kinds.iter().find_map(|kind| words_of(*kind)),
+        _ => None,
+    }
+}
+
+fn code(text: &str) -> String {
+    if text.is_empty() { String::new() } else { cell(&format!("`{text}`")) }
+}
+
+/// A bar would end the cell.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|").replace('\n', " ")
+}

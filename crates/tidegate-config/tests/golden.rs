@@ -1,0 +1,62 @@
+//! What an operator is told about a bad file: each `tests/golden/NAME.yaml` beside what is said about it, `NAME.txt`.
+//!
+//! `TIDEGATE_BLESS=1 cargo test -p tidegate-config` writes the texts again; read the difference before it is committed.
+
+mod support;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tidegate_config::{Caps, Report, Sources, Style, document};
+
+type Outcome = Result<(), Box<dyn std::error::Error>>;
+
+/// A folder of cases, and who reads them. Other languages are another row.
+const FOLDERS: &[(&str, fn(&str, Vec<u8>) -> (Sources, Report))] =
+    &[("golden", |name, bytes| support::check(name, bytes, &Caps::default()))];
+
+#[test]
+fn bad_files_are_told_as_written_down() -> Outcome {
+    let mut stale = Vec::new();
+    for (folder, check) in FOLDERS {
+        let mut cases: Vec<PathBuf> = fs::read_dir(tests().join(folder))?
+            .map(|entry| entry.map(|entry| entry.path()))
+            .collect::<Result<_, _>>()?;
+        cases.retain(|path| path.extension().is_some_and(|extension| extension == "yaml"));
+        cases.sort();
+        assert!(!cases.is_empty(), "no case in {folder}");
+        for case in cases {
+            let name = case.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let (sources, report) = check(&name, fs::read(&case)?);
+            stale.extend(differs(&case.with_extension("txt"), &report.render(&sources, Style::Plain))?);
+        }
+    }
+    assert!(stale.is_empty(), "{}\n{BLESS}", stale.join("\n"));
+    Ok(())
+}
+
+#[test]
+fn the_page_of_diagnostics_is_made_from_the_table() -> Outcome {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/diagnostics.md");
+    assert_eq!(differs(&page, &document())?, None, "{BLESS}");
+    Ok(())
+}
+
+const BLESS: &str = "if that is right: TIDEGATE_BLESS=1 cargo test -p tidegate-config";
+
+/// What to say if the file is not as expected. Writes it when asked to.
+fn differs(path: &Path, expected: &str) -> Result<Option<String>, std::io::Error> {
+    let found = fs::read_to_string(path).unwrap_or_default();
+    if found == expected {
+        return Ok(None);
+    }
+    if std::env::var_os("TIDEGATE_BLESS").is_some() {
+        fs::write(path, expected)?;
+        return Ok(None);
+    }
+    Ok(Some(format!("{} is stale, it would be:\n{expected}", path.display())))
+}
+
+fn tests() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests")
+}

@@ -1,0 +1,155 @@
+//! No file costs more than it may: whatever is in it, it is refused or read within a second and in 64 MB, its text included.
+
+mod support;
+
+use tidegate_clock::Stopwatch;
+use tidegate_config::{Caps, Code, Style};
+
+const MB: u64 = 1_000_000;
+const SIZE: usize = 10_000_000;
+
+/// A second, and room for a slow machine and a build with checks.
+const SECONDS_MAX: u64 = 5;
+
+/// So many of these as make 10 MB.
+fn many(piece: &str) -> String {
+    piece.repeat(SIZE / piece.len())
+}
+
+/// Reads 10 MB of trouble, renders what is said about it, and returns the codes.
+fn refused(name: &str, make: impl Fn() -> Vec<u8>) -> Vec<Code> {
+    let mut codes = Vec::new();
+    let watch = Stopwatch::start();
+    let counted = allocation_counter::measure(|| {
+        let (sources, report) = support::check(name, make(), &Caps::default());
+        let text = report.render(&sources, Style::Plain);
+        let json = report.json(&sources);
+        assert!(text.len() < 400_000, "{name}: {} bytes of text", text.len());
+        codes = report.diagnostics().iter().map(|diagnostic| diagnostic.code).collect();
+        assert_eq!(json.len(), codes.len());
+    });
+    let (took, peak_mb) = (watch.elapsed(), counted.bytes_max / MB);
+    println!("{name}: {} ms, {peak_mb} MB", took.as_millis());
+    assert!(took.as_secs() < SECONDS_MAX, "{name}: {took:?}");
+    assert!(peak_mb <= 64, "{name}: {peak_mb} MB");
+    assert!(!codes.is_empty(), "{name}: taken");
+    codes.dedup();
+    codes
+}
+
+#[test]
+fn bad_files_are_refused_soon_and_in_little_memory() {
+    let cases: &[(&str, fn() -> String, Code)] = &[
+        ("brackets", || many("["), Code::TooDeep),
+        ("brackets on lines", || many("[\n"), Code::TooDeep),
+        ("braces", || many("{a: "), Code::TooDeep),
+        ("dashes in each other", || many("- "), Code::TooDeep),
+        ("question marks", || many("? "), Code::TooDeep),
+        ("colons", || many(": "), Code::TooDeep),
+        (
+            "maps in each other",
+            || (0..4_000).map(|depth| format!("{}a:\n", " ".repeat(depth))).collect(),
+            Code::TooDeep,
+        ),
+        ("a thousand brackets", || format!("{}{}", "[".repeat(1_000), "]".repeat(1_000)), Code::TooDeep),
+        ("one line", || many("a"), Code::WrongType),
+        ("one line of words", || many("a "), Code::WrongType),
+        ("a long key", || format!("{}: b", many("a")), Code::Syntax),
+        ("a long line of items", || format!("[{}", many("a,")), Code::TooManyNodes),
+        ("a long line of lists", || format!("[{}", many("[a],")), Code::TooManyNodes),
+        ("a long line of maps", || format!("[{}", many("{a: b},")), Code::TooManyNodes),
+        ("commas", || format!("[{}", many(",")), Code::Syntax),
+        ("entries on one line", || format!("{{{}", many("a: b, ")), Code::TooManyNodes),
+        ("dashes", || many("-\n"), Code::TooManyNodes),
+        ("documents", || many("---\n"), Code::WrongType),
+        ("texts", || many("- |\n  a\n"), Code::WrongType),
+        ("quoted texts", || many("- \"\\n\"\n"), Code::WrongType),
+        ("a quoted text", || format!("\"{}", many("\\L")), Code::Syntax),
+        ("an empty quoted text", || format!("'{}", many("\n")), Code::Syntax),
+        ("a folded text", || format!("a: >\n{}", many(" a\n\n")), Code::UnknownKey),
+        ("anchors", || (0..900_000).map(|index| format!("- &{index} b\n")).collect(), Code::TooManyNodes),
+        ("anchors of one name", || many("- &a b\n"), Code::TooManyNodes),
+        (
+            "directives",
+            || (0..500_000).map(|index| format!("%TAG !a{index}! tag:x\n")).collect(),
+            Code::Syntax,
+        ),
+        ("tags", || many("- !!str b\n"), Code::WrongType),
+        ("a tag", || format!("!{}", many("a")), Code::Syntax),
+        ("an anchor", || format!("&{} b", many("a")), Code::WrongType),
+        ("empty lines", || many("\n"), Code::EmptyFile),
+        ("comments", || many("#\n"), Code::EmptyFile),
+        ("spaces", || many(" "), Code::EmptyFile),
+        ("a tab", || format!("a:\n{}b", many("\t")), Code::Syntax),
+        ("bars", || many("|"), Code::Syntax),
+        ("empty texts", || many("- ''\n"), Code::WrongType),
+        ("unicode", || many("- ключ: значение\n"), Code::WrongType),
+        ("byte order marks", || many("\u{feff}"), Code::EmptyFile),
+    ];
+    for (name, make, code) in cases {
+        let codes = refused(name, || make().into_bytes());
+        assert_eq!(codes.first(), Some(code), "{name}: {codes:?}");
+    }
+}
+
+#[test]
+fn bytes_that_are_no_text_are_refused_soon() {
+    assert_eq!(refused("no UTF-8", || vec![0xff; SIZE]), [Code::NotUtf8]);
+    assert_eq!(refused("no UTF-8 at the end", || [vec![b'a'; SIZE], vec![0xff]].concat()), [Code::NotUtf8]);
+    assert_eq!(refused("zeros", || vec![0; SIZE]), [Code::ControlCharacter]);
+    assert_eq!(refused("too large", || vec![b'#'; 40_000_000]), [Code::TooLarge]);
+}
+
+#[test]
+fn an_alias_bomb_costs_nothing() {
+    let bomb = || {
+        let levels =
+            (1..60).map(|level| format!("a{level}: &a{level} [*a{0}, *a{0}, *a{0}, *a{0}]\n", level - 1));
+        format!("a0: &a0 x\n{}", levels.collect::<String>()).into_bytes()
+    };
+    assert_eq!(refused("alias bomb", bomb), [Code::AliasBomb]);
+    let merges = || {
+        let levels =
+            (1..60).map(|level| format!("a{level}: &a{level} {{<<: [*a{0}, *a{0}, *a{0}]}}\n", level - 1));
+        format!("a0: &a0 {{b: c}}\n{}", levels.collect::<String>()).into_bytes()
+    };
+    assert_eq!(refused("merge bomb", merges), [Code::AliasBomb]);
+    // As much as is allowed, all of it merged.
+    let wide = || {
+        let keys: String = (0..10_000).map(|index| format!("k{index}: v, ")).collect();
+        let merged = "  - {<<: *d}\n".repeat(100);
+        format!("domain: a\nx-d: &d {{{keys}}}\ndescriptors:\n{merged}").into_bytes()
+    };
+    assert!(refused("wide merges", wide).contains(&Code::UnknownKey));
+}
+
+#[test]
+fn a_million_duplicates_are_found_in_one_walk() {
+    assert!(
+        refused("one key", || "domain: a\n".repeat(1_000_000).into_bytes()).contains(&Code::DuplicateKey)
+    );
+    let names = || format!("domain: a\nlabels:\n{}", "  k: v\n".repeat(1_000_000)).into_bytes();
+    assert_eq!(refused("one name", names), [Code::DuplicateKey]);
+    let own = || {
+        let names: String = (0..600_000).map(|index| format!("  {index:x}: v\n")).collect();
+        format!("domain: a\nlabels:\n{names}  1: again\n").into_bytes()
+    };
+    assert_eq!(refused("many names", own), [Code::DuplicateKey]);
+    let unknown = || format!("domain: a\n{}", many("rate_limits: a\n")).into_bytes();
+    assert!(refused("unknown keys", unknown).contains(&Code::UnknownKey));
+}
+
+#[test]
+fn ordinary_files_far_above_100_000_rules_are_read() {
+    let rule = |index: u32| {
+        format!(
+            "  - key: api_key\n    value: customer-{index}\n    rate_limit:\n      unit: minute\n      requests_per_unit: {index}\n\
+             \x20     consistency: exact\n      extra: rule-{index}\n"
+        )
+    };
+    let text = format!("domain: shop\ndescriptors:\n{}", (0..150_000).map(rule).collect::<String>());
+    let watch = Stopwatch::start();
+    let (_, report) = support::check("rules.yaml", text.into(), &Caps::default());
+    println!("150 000 rules: {} ms", watch.elapsed().as_millis());
+    assert_eq!((report.errors(), report.warnings()), (0, 0), "{report:?}");
+}
