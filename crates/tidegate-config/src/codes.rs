@@ -302,6 +302,11 @@ codes! {
         fix: "Nothing has to be done if it is meant.",
         bad: "rate_limit: { unit: minute }\n", good: "rate_limit: { unit: minute, requests_per_unit: 5 }\n",
     }
+    IgnoredAmount "ignored-amount" Warning "a number beside `unlimited`" {
+        means: "`unlimited: true` stands without numbers. envoyproxy/ratelimit takes this one, so it is not refused.",
+        fix: "Remove one of them.",
+        bad: "rate_limit: { unlimited: true, requests_per_unit: 5 }\n", good: "rate_limit: { unlimited: true }\n",
+    }
     EnforceInShadow "enforce-in-shadow" Warning "a rollout that is in shadow" {
         means: "In `shadow_mode` nobody is refused, so `enforce` has no effect.",
         fix: "Remove `shadow_mode` to begin the rollout.",

@@ -26,7 +26,7 @@ mod schema; // the tables as JSON Schema
 pub use codes::{Code, Page, Severity, document};
 pub use diagnostic::{Diagnostic, quoted};
 pub use fields::{Field, Kind, Origin, Place, Status, Word, reachable};
-pub use load::{Loaded, RuleFiles, load};
+pub use load::{Loaded, RuleFiles, load, load_texts};
 pub use near::nearest;
 pub use reader::{Map, Names, Reader, Spanned, Value, Values};
 pub use reference::reference;

@@ -67,16 +67,28 @@ pub fn load(files: &RuleFiles) -> Loaded {
     load_once(files)
 }
 
+/// Loads rules from texts that are here already, each with a name.
+pub fn load_texts(texts: impl IntoIterator<Item = (String, Vec<u8>)>, files: &RuleFiles) -> Loaded {
+    let reader = Reader::new(&[&DOMAIN]);
+    load_all(texts.into_iter().map(|(name, bytes)| (name, Ok(bytes))), files, reader)
+}
+
 fn load_once(files: &RuleFiles) -> Loaded {
     let reader = Reader::new(&[&DOMAIN]);
+    let paths = find(files, &reader);
+    let texts = paths.iter().map(|path| (path.display().to_string(), bytes(path, files.caps.bytes)));
+    load_all(texts, files, reader)
+}
+
+fn load_all(
+    texts: impl Iterator<Item = (String, Result<Vec<u8>, Diagnostic>)>,
+    files: &RuleFiles,
+    reader: Reader,
+) -> Loaded {
     let mut sources = Sources::new();
     let mut domains: Vec<DomainText> = Vec::new();
-    for path in find(files, &reader) {
-        let name = path.display().to_string();
-        let source = match bytes(&path, files.caps.bytes) {
-            Ok(bytes) => sources.add(name.clone(), bytes),
-            Err(trouble) => Err(trouble),
-        };
+    for (name, bytes) in texts {
+        let source = bytes.and_then(|bytes| sources.add(name.clone(), bytes));
         match source.and_then(|source| yaml::parse(source, &sources, &files.caps)) {
             Ok(tree) => {
                 domains.extend(rules::read(&reader, &sources, &tree, &Arc::from(name), files.defaults));

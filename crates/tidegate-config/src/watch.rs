@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use notify::event::{AccessKind, AccessMode};
 use notify::{Config, EventKind, PollWatcher, RecommendedWatcher, RecursiveMode, Watcher};
+use tidegate_clock::Stopwatch;
 
 /// A change is told once nothing has happened for so long: a copy of ten files is one change.
 const QUIET: Duration = Duration::from_millis(50);
-/// But after so many such waits at the latest, so that somebody who never stops writing does not put it off: 500 ms.
-const QUIET_WAITS_MAX: usize = 10;
+/// But after so long at the latest, so that somebody who never stops writing does not put it off.
+const PATIENCE: Duration = Duration::from_millis(500);
 /// How often files are looked at where the system cannot tell of changes.
 const POLL: Duration = Duration::from_millis(400);
 
@@ -68,7 +69,8 @@ impl Drop for Watch {
 /// Waits for a change, and for the quiet after it. False is the end.
 fn wait(changes: &Receiver<Message>) -> bool {
     let Ok(Message::Changed) = changes.recv() else { return false };
-    for _ in 0..QUIET_WAITS_MAX {
+    let waited = Stopwatch::start();
+    while waited.elapsed() < PATIENCE {
         match changes.recv_timeout(QUIET) {
             Ok(Message::Changed) => {}
             Ok(Message::Stop) => return false,

@@ -7,13 +7,18 @@ mod support;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use tidegate_config::{Caps, Report, Sources, Style, document};
+use tidegate_config::{Caps, Report, RuleFiles, Sources, Style, document, load_texts};
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
 /// A folder of cases, and who reads them. Other languages are another row.
-const FOLDERS: &[(&str, fn(&str, Vec<u8>) -> (Sources, Report))] =
-    &[("golden", |name, bytes| support::check(name, bytes, &Caps::default()))];
+const FOLDERS: &[(&str, fn(&str, Vec<u8>) -> (Sources, Report))] = &[
+    ("golden", |name, bytes| support::check(name, bytes, &Caps::default())),
+    ("golden/rules", |name, bytes| {
+        let loaded = load_texts([(name.into(), bytes)], &RuleFiles::default());
+        (loaded.sources, loaded.report)
+    }),
+];
 
 #[test]
 fn bad_files_are_told_as_written_down() -> Outcome {

@@ -187,9 +187,7 @@ pub enum LimitError {
         zone: String,
     },
     /// A place cannot be owed.
-    #[error(
-        "`charge: always` has no meaning for a concurrency limit: a place is held or it is not; leave it out"
-    )]
+    #[error("a concurrency limit cannot be charged always: a place is held or it is not; leave `charge` out")]
     AlwaysWithoutWindow,
 }
 

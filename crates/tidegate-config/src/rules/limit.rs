@@ -8,7 +8,7 @@ use tidegate_core::{
 use super::places::unit_window;
 use crate::codes::Code;
 use crate::diagnostic::{Diagnostic, quoted};
-use crate::reader::{Map, Reader, Spanned};
+use crate::reader::{Map, Reader, Spanned, Value};
 use crate::scalars::Percent;
 use crate::source::Span;
 use crate::times::TimeUnit;
@@ -53,6 +53,8 @@ impl Defaults {
 pub(crate) struct LimitText<'a> {
     /// All of it.
     pub(crate) span: Span,
+    /// Something in it could not be read, and was told. What follows from that need not be.
+    broken: bool,
     amount: Option<Spanned<u64>>,
     window: Option<Spanned<WindowText>>,
     pub(crate) unlimited: Option<Spanned<bool>>,
@@ -84,8 +86,10 @@ struct WindowText {
 }
 
 impl<'a> LimitText<'a> {
-    /// Reads a `rate_limit` or, with fewer fields, a tier.
-    pub(crate) fn read(reader: &Reader, map: &Map<'a>) -> Self {
+    /// Reads a `rate_limit` or, with fewer fields, a tier; none if it is no map.
+    pub(crate) fn read(reader: &Reader, value: Value<'a>) -> Option<Self> {
+        let errors = reader.errors();
+        let map = &value.map()?;
         let whole = |name| map.whole(name);
         let named = |name| map.place().field(name).is_some();
         let rate = map.rate("limit");
@@ -114,34 +118,35 @@ impl<'a> LimitText<'a> {
             map.percent(name).map(|percent| Spanned { value: share(percent.value), span: percent.span })
         };
         let optional = |name: &'static str| if named(name) { map.text(name) } else { None };
-        Self {
-            span: map.span(),
-            amount,
-            window,
-            unlimited: map.flag("unlimited"),
-            algorithm: worded(map, "algorithm", algorithm),
-            burst: whole("burst"),
-            sub_windows: whole("sub_windows"),
-            strict: map.flag("strict"),
-            ttl: map.duration("ttl"),
-            time_zone: map.text("time_zone"),
-            week_start: map.word("week_start"),
-            charge: worded(
-                map,
-                "charge",
-                |word| if word == "always" { Charge::Always } else { Charge::Admitted },
-            ),
-            enforce: percent("enforce"),
-            disabled: map.flag("disabled"),
-            consistency: worded(map, "consistency", consistency),
-            on_store_failure: worded(map, "on_store_failure", on_store_failure),
-            local_share: percent("local_share"),
-            replicate: whole("replicate"),
-            name: optional("name").filter(|name| !name.value.is_empty()),
-            replaces: if named("replaces") { replaces(reader, map) } else { Vec::new() },
-            lease_id: optional("lease_id"),
-            reservation_id: optional("reservation_id"),
-        }
+        let text =
+            Self {
+                span: map.span(),
+                broken: false,
+                amount,
+                window,
+                unlimited: map.flag("unlimited"),
+                algorithm: worded(map, "algorithm", algorithm),
+                burst: whole("burst"),
+                sub_windows: whole("sub_windows"),
+                strict: map.flag("strict"),
+                ttl: map.duration("ttl"),
+                time_zone: map.text("time_zone"),
+                week_start: map.word("week_start"),
+                charge: worded(map, "charge", |word| {
+                    if word == "always" { Charge::Always } else { Charge::Admitted }
+                }),
+                enforce: percent("enforce"),
+                disabled: map.flag("disabled"),
+                consistency: worded(map, "consistency", consistency),
+                on_store_failure: worded(map, "on_store_failure", on_store_failure),
+                local_share: percent("local_share"),
+                replicate: whole("replicate"),
+                name: optional("name").filter(|name| !name.value.is_empty()),
+                replaces: if named("replaces") { replaces(reader, map) } else { Vec::new() },
+                lease_id: optional("lease_id"),
+                reservation_id: optional("reservation_id"),
+            };
+        Some(Self { broken: reader.errors() > errors, ..text })
     }
 
     /// The limit of a tier: what it says, and for the rest what the limit of everybody else does.
@@ -153,6 +158,7 @@ impl<'a> LimitText<'a> {
         let keep = |field: bool| field && !other_algorithm;
         Self {
             span: self.span,
+            broken: self.broken || base.broken,
             amount: self.amount.or(base.amount.filter(|_| !unlimited)),
             window: self.window.or(base.window.filter(|_| !unlimited)),
             unlimited: self.unlimited.or(base.unlimited.filter(|_| !limited)),
@@ -179,6 +185,9 @@ impl<'a> LimitText<'a> {
 
     /// The rule, if all of it makes sense; what does not is told.
     pub(crate) fn rule(&self, reader: &Reader, defaults: &Defaults) -> Option<RuleDraft> {
+        if self.broken {
+            return None;
+        }
         let limit = if self.unlimited.is_some_and(|flag| flag.value) {
             self.refuse_numbers(reader)?;
             None
@@ -370,16 +379,26 @@ impl<'a> LimitText<'a> {
     }
 
     fn refuse_numbers(&self, reader: &Reader) -> Option<()> {
-        let at = self.window.map(|window| window.span).or(self.amount.map(|amount| amount.span));
-        let Some(at) = at else { return Some(()) };
         let unlimited = self.unlimited.map_or(self.span, |flag| flag.span);
-        reader.say(
-            Diagnostic::new(Code::UnlimitedLimit, at, "`unlimited` stands without a limit")
-                .label("a limit")
-                .note(unlimited, "unlimited")
-                .help("remove one of them"),
-        );
-        None
+        if let Some(window) = self.window {
+            reader.say(
+                Diagnostic::new(Code::UnlimitedLimit, window.span, "`unlimited` stands without a limit")
+                    .label("a limit")
+                    .note(unlimited, "unlimited")
+                    .help("remove one of them"),
+            );
+            return None;
+        }
+        if let Some(amount) = self.amount {
+            // The format that ours extends takes it.
+            reader.say(
+                Diagnostic::new(Code::IgnoredAmount, amount.span, "a number beside `unlimited`")
+                    .label("has no effect")
+                    .note(unlimited, "unlimited")
+                    .help("remove one of them"),
+            );
+        }
+        Some(())
     }
 
     /// What a constructor of the law says, at the field that it speaks of.

@@ -6,7 +6,7 @@ use crate::fields::{Field, Kind, Place, Word};
 
 /// The top of a document.
 pub static DOMAIN: Place = Place {
-    name: "domain",
+    name: "top-level",
     doc: "One namespace of rules. Each document of a rule file is one.",
     fields: &[
         Field::new("domain", Kind::Text, "The name, which requests come with.").required().example("api_platform"),

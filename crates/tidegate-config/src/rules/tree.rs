@@ -168,9 +168,8 @@ impl<'a> Trees<'a> {
                     .help("put all into `rate_limits`"),
             );
         }
-        let one = map.map("rate_limit").into_iter();
-        let several = several.into_iter().flatten().filter_map(Value::map);
-        one.chain(several).map(|map| LimitText::read(self.reader, &map)).collect()
+        let all = map.get("rate_limit").into_iter().chain(several.into_iter().flatten());
+        all.filter_map(|value| LimitText::read(self.reader, value)).collect()
     }
 
     fn limits(&self, texts: &[LimitText<'a>], flags: &Flags) -> Vec<RuleDraft> {
@@ -230,8 +229,8 @@ impl<'a> Trees<'a> {
             }
             let texts = match (value.kind(), base) {
                 (Kind::List(_), _) => {
-                    let maps = value.list().into_iter().flatten().filter_map(Value::map);
-                    maps.map(|map| LimitText::read(self.reader, &map)).collect()
+                    let list = value.list().into_iter().flatten();
+                    list.filter_map(|value| LimitText::read(self.reader, value)).collect()
                 }
                 (_, [_, _, ..]) => {
                     self.reader.say(
@@ -246,8 +245,7 @@ impl<'a> Trees<'a> {
                     continue;
                 }
                 (_, base) => {
-                    let Some(map) = value.map() else { continue };
-                    let text = LimitText::read(self.reader, &map);
+                    let Some(text) = LimitText::read(self.reader, value) else { continue };
                     vec![if let [base] = base { text.over(base) } else { text }]
                 }
             };
