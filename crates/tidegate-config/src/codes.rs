@@ -189,6 +189,11 @@ codes! {
         fix: "Write amount, slash, window.",
         bad: "limit: 100 per min\n", good: "limit: 100/min\n",
     }
+    BadSize "bad-size" Error "not a size" {
+        means: "A size is a whole number of bytes with a unit: `512KiB`, `32MiB`, `2GiB`, or `KB`, `MB`, `GB` for powers of ten.",
+        fix: "Write it like that.",
+        bad: "file_bytes_max: 32 megs\n", good: "file_bytes_max: 32MiB\n",
+    }
     BadPercent "bad-percent" Error "not a percentage" {
         means: "A percentage is a number from 0 to 100 with at most two decimals: `25%`, `25`, `0.5%`.",
         fix: "Write it like that.",
@@ -296,6 +301,11 @@ codes! {
         fix: "Give every descriptor on the path a `value` without `*`.",
         bad: "- key: global\n  always: true\n  rate_limit: { limit: 10000/1s }\n",
         good: "- key: global\n  value: all\n  always: true\n  rate_limit: { limit: 10000/1s }\n",
+    }
+    UnknownVariable "unknown-variable" Warning "an environment variable that nobody reads" {
+        means: "Variables that begin with `TIDEGATE_` are settings. This one is not the name of any.",
+        fix: "Check the spelling; `tidegate config show --settings` lists them.",
+        bad: "", good: "",
     }
     LimitZero "limit-zero" Warning "a limit that refuses everything" {
         means: "A limit of 0 refuses every request. That is how an address is shut out, and what a forgotten number comes to.",

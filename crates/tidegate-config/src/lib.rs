@@ -19,13 +19,17 @@ mod json; // what is only handed on
 
 mod rules; // rule files: documents to drafts
 mod load; // files and folders to all rules
+mod settings; // flags, environment, file and defaults to settings
 mod watch; // when files change
+mod live; // the book in force
+
 mod reference; // the tables as Markdown
 mod schema; // the tables as JSON Schema
 
 pub use codes::{Code, Page, Severity, document};
 pub use diagnostic::{Diagnostic, quoted};
 pub use fields::{Field, Kind, Origin, Place, Status, Word, reachable};
+pub use live::{Following, LiveRules};
 pub use load::{Loaded, RuleFiles, load, load_texts};
 pub use near::nearest;
 pub use reader::{Map, Names, Reader, Spanned, Value, Values};
@@ -37,6 +41,9 @@ pub use rules::{
 };
 pub use scalars::{Cidr, Percent};
 pub use schema::schema;
+pub use settings::{
+    FILE_VARIABLE, Given, Resolved, SETTINGS, SETTINGS_FILE, Said, Setting, Settings, resolve,
+};
 pub use source::{LineColumn, Sources, Span};
 pub use times::{Rate, TimeUnit, Window};
 pub use watch::Watch;

@@ -76,7 +76,7 @@ pub fn load_texts(texts: impl IntoIterator<Item = (String, Vec<u8>)>, files: &Ru
 fn load_once(files: &RuleFiles) -> Loaded {
     let reader = Reader::new(&[&DOMAIN]);
     let paths = find(files, &reader);
-    let texts = paths.iter().map(|path| (path.display().to_string(), bytes(path, files.caps.bytes)));
+    let texts = paths.iter().map(|path| (path.display().to_string(), read_file(path, files.caps.bytes)));
     load_all(texts, files, reader)
 }
 
@@ -216,7 +216,7 @@ fn walk(folder: &Path, levels: usize, found: &mut Vec<PathBuf>, trouble: &mut im
 }
 
 /// The bytes of a file; not one more than allowed is read.
-fn bytes(path: &Path, max: usize) -> Result<Vec<u8>, Diagnostic> {
+pub(crate) fn read_file(path: &Path, max: usize) -> Result<Vec<u8>, Diagnostic> {
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(|error| unreadable(path, &error))?;
     file.take(max as u64 + 1).read_to_end(&mut bytes).map_err(|error| unreadable(path, &error))?;

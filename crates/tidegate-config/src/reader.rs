@@ -280,6 +280,7 @@ getters! {
     flag -> Spanned<bool>, "A [`Kind::Flag`].";
     whole -> Spanned<u64>, "A [`Kind::Whole`].";
     duration -> Spanned<Micros>, "A [`Kind::Duration`].";
+    bytes -> Spanned<u64>, "A [`Kind::Bytes`].";
     percent -> Spanned<Percent>, "A [`Kind::Percent`].";
     rate -> Spanned<Rate>, "A [`Kind::Rate`].";
     cidr -> Spanned<Cidr>, "A [`Kind::Cidr`].";
@@ -333,6 +334,12 @@ impl<'a> Value<'a> {
     pub fn duration(self) -> Option<Spanned<Micros>> {
         let Kind::Duration { min, max } = self.kind else { return self.mistake() };
         self.scalar(|text| times::duration(text, min, max))
+    }
+
+    /// A [`Kind::Bytes`].
+    pub fn bytes(self) -> Option<Spanned<u64>> {
+        let Kind::Bytes { min, max } = self.kind else { return self.mistake() };
+        self.scalar(|text| scalars::bytes(text, min, max))
     }
 
     /// A [`Kind::Percent`].
@@ -412,6 +419,7 @@ impl<'a> Value<'a> {
             Kind::Flag => drop(self.flag()),
             Kind::Whole { .. } => drop(self.whole()),
             Kind::Duration { .. } => drop(self.duration()),
+            Kind::Bytes { .. } => drop(self.bytes()),
             Kind::Percent => drop(self.percent()),
             Kind::Rate => drop(self.rate()),
             Kind::Cidr => drop(self.cidr()),
@@ -577,6 +585,7 @@ fn choose(kind: Kind, node: Node<'_>) -> Kind {
             Kind::Flag => scalars::flag(text).is_ok(),
             Kind::Whole { min, max } => scalars::whole(text, min, max).is_ok(),
             Kind::Duration { min, max } => times::duration(text, min, max).is_ok(),
+            Kind::Bytes { min, max } => scalars::bytes(text, min, max).is_ok(),
             Kind::Percent => scalars::percent(text).is_ok(),
             Kind::Rate => times::rate(text).is_ok(),
             Kind::Cidr => scalars::cidr(text).is_ok(),

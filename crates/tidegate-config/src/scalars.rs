@@ -84,6 +84,35 @@ pub(crate) fn whole(text: &str, min: u64, max: u64) -> Result<u64, Wrong> {
     Err(Wrong::new(Code::OutOfRange, message))
 }
 
+/// What sizes end in.
+const SIZES: [(&str, u64); 8] = [
+    ("kib", 1 << 10),
+    ("mib", 1 << 20),
+    ("gib", 1 << 30),
+    ("tib", 1 << 40),
+    ("kb", 1_000),
+    ("mb", 1_000_000),
+    ("gb", 1_000_000_000),
+    ("b", 1),
+];
+
+pub(crate) fn bytes(text: &str, min: u64, max: u64) -> Result<u64, Wrong> {
+    let lower = text.trim().to_ascii_lowercase();
+    let unit = SIZES.iter().find_map(|(end, size)| Some((lower.strip_suffix(end)?, *size)));
+    let (number, size) = unit.unwrap_or((&lower, 1));
+    let number = digits(number.trim_end()).map_err(|_| {
+        Wrong::new(Code::BadSize, format!("{} is not a size", quoted(text)))
+            .help("write a whole number with a unit: `512KiB`, `32MiB`, `2GiB`")
+    })?;
+    let bytes = number.saturating_mul(u128::from(size));
+    if bytes < u128::from(min) || bytes > u128::from(max) {
+        let side = if bytes < u128::from(min) { "small" } else { "large" };
+        let message = format!("{} is too {side}: it has to be from {min} to {max} bytes", quoted(text));
+        return Err(Wrong::new(Code::OutOfRange, message));
+    }
+    Ok(bytes as u64)
+}
+
 /// A whole number of any size that fits; what does not is as large as can be.
 pub(crate) fn digits(text: &str) -> Result<u128, Wrong> {
     let trimmed = text.trim();

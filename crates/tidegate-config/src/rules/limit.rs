@@ -32,18 +32,17 @@ pub struct Defaults {
 }
 
 impl Defaults {
-    /// What is said in a `defaults`, and else what holds already.
-    pub(crate) fn read(map: &Map<'_>, else_: Self) -> Self {
-        let share = |percent: Spanned<Percent>| share(percent.value);
+    /// What the fields say that `get` finds, and else what holds already.
+    pub(crate) fn of<'a>(get: impl Fn(&'static str) -> Option<Value<'a>>, else_: Self) -> Self {
+        let word = |name| get(name).and_then(Value::word).map(|word| word.value);
+        let local_share = get("local_share").and_then(Value::percent);
+        let replicate = get("replicate").and_then(Value::whole);
         Self {
-            algorithm: map.word("algorithm").map(|word| algorithm(word.value)).or(else_.algorithm),
-            consistency: map.word("consistency").map(|word| consistency(word.value)).or(else_.consistency),
-            on_store_failure: map
-                .word("on_store_failure")
-                .map(|word| on_store_failure(word.value))
-                .or(else_.on_store_failure),
-            local_share: map.percent("local_share").map(share).or(else_.local_share),
-            replicate: map.whole("replicate").map(|number| number.value as u8).or(else_.replicate),
+            algorithm: word("algorithm").map(algorithm).or(else_.algorithm),
+            consistency: word("consistency").map(consistency).or(else_.consistency),
+            on_store_failure: word("on_store_failure").map(on_store_failure).or(else_.on_store_failure),
+            local_share: local_share.map(|percent| share(percent.value)).or(else_.local_share),
+            replicate: replicate.map(|number| number.value as u8).or(else_.replicate),
         }
     }
 }

@@ -68,7 +68,7 @@ fn domain(
     }
     let at = name.map_or(map.span(), |name| name.span);
     let flag = |name| map.flag(name).is_some_and(|flag| flag.value);
-    let defaults = map.map("defaults").map_or(defaults, |map| Defaults::read(&map, defaults));
+    let defaults = map.map("defaults").map_or(defaults, |map| Defaults::of(|name| map.get(name), defaults));
     let trees = tree::Trees {
         reader,
         sources,
