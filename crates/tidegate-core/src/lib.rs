@@ -52,7 +52,7 @@ pub use ask::{Ask, Receipt};
 pub use book::{Book, DEPTH_MAX, DescriptorDraft, Domain, DomainDraft, Exempt, Matching};
 pub use bucket::Level;
 pub use calendar::{Calendar, Period, Unit, Weekday};
-pub use decision::{Role, admits};
+pub use decision::{Role, admits, told};
 pub use key::{Key, KeyParts, Secret};
 pub use limit::{
     AMOUNT_MAX, Algorithm, Charge, LOG_AMOUNT_MAX, Limit, LimitError, PLACES_MAX, SUB_WINDOWS_MAX,
