@@ -21,3 +21,4 @@ pub use judge::judge;
 pub use judged::{Asked, Counter, Fate, Found, Judged, LimitName, Open, Role, RuleName, Shape};
 pub use request::{Descriptor, OwnLimit, Request};
 pub use tree::{Exempt, Matching, Node, Patch, RuleLimit, RuleTree, Tier};
+pub use walk::fits;

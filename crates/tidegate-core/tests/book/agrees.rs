@@ -38,9 +38,15 @@ fn check(case: &Case) -> Result<(), TestCaseError> {
 }
 
 /// The rules found by each descriptor, in order; and those found by none.
-fn check_found(plan: &Plan<'_>, judged: &Judged, request: &Request, about: &str) -> Result<(), TestCaseError> {
+fn check_found(
+    plan: &Plan<'_>,
+    judged: &Judged,
+    request: &Request,
+    about: &str,
+) -> Result<(), TestCaseError> {
     let got = plan.found().iter().map(|found| {
-        let rule = found.rule.map(|rule| (name_of(&request.domain, rule), rule.tier.as_deref().map(str::to_owned)));
+        let rule =
+            found.rule.map(|rule| (name_of(&request.domain, rule), rule.tier.as_deref().map(str::to_owned)));
         (found.descriptor, rule, fate_of(found.fate))
     });
     let expected =
@@ -70,7 +76,9 @@ fn check_takes(
     sorted_found.sort_by_key(|found| found.descriptor.unwrap_or(usize::MAX));
     let mut number_of: HashMap<usize, usize> = HashMap::new();
     for (found, expected) in sorted_found.into_iter().zip(&judged.found) {
-        let (Fate::Counted(number), rules::Fate::Counted(expected)) = (found.fate, expected.fate) else { continue };
+        let (Fate::Counted(number), rules::Fate::Counted(expected)) = (found.fate, expected.fate) else {
+            continue;
+        };
         let other = number_of.entry(number).or_insert(expected);
         prop_assert_eq!(*other, expected, "merged otherwise: {}", about);
     }
@@ -112,7 +120,7 @@ fn check_take(
 }
 
 fn is_asked(ask: Ask, expected: &Asked) -> bool {
-    let units = expected.cost.unsigned_abs();
+    let units = u64::try_from(expected.cost.unsigned_abs()).unwrap_or(u64::MAX);
     let is_held = expected.lease.is_some();
     match (ask, expected.cost) {
         (Ask::Acquire { cost, id }, 1..) => cost == units && is_held && id != Ask::ANONYMOUS,
@@ -125,8 +133,9 @@ fn is_asked(ask: Ask, expected: &Asked) -> bool {
 }
 
 /// A rule by its place, whatever the text of its id.
-fn name_of(domain: &str, rule: &Rule) -> RuleName {
-    let path = rule.path.iter().map(|level| (level.key.to_string(), level.value.as_deref().map(str::to_owned)));
+pub(crate) fn name_of(domain: &str, rule: &Rule) -> RuleName {
+    let path =
+        rule.path.iter().map(|level| (level.key.to_string(), level.value.as_deref().map(str::to_owned)));
     let limit = match (&rule.said.name, &rule.said.limit) {
         (Some(name), _) => LimitName::Name(name.to_string()),
         (None, None) => LimitName::Unlimited,
@@ -134,7 +143,9 @@ fn name_of(domain: &str, rule: &Rule) -> RuleName {
             let algorithm = limit.algorithm().name().to_owned();
             match (limit.periods(), limit.window()) {
                 (Some(calendar), _) => LimitName::Unit(algorithm, Some(calendar.unit().name().to_owned())),
-                (None, Some(window)) if algorithm != "concurrency" => LimitName::Window(algorithm, window.get()),
+                (None, Some(window)) if algorithm != "concurrency" => {
+                    LimitName::Window(algorithm, window.get())
+                }
                 _ => LimitName::Unit(algorithm, None),
             }
         }

@@ -9,7 +9,11 @@ use tidegate_oracle::{self as oracle, rules};
 use crate::subject;
 
 pub(crate) fn book(trees: &[rules::RuleTree]) -> Book {
-    Book::new(trees.iter().map(domain), Secret::new([7; 16]))
+    book_under(trees, Secret::new([7; 16]))
+}
+
+pub(crate) fn book_under(trees: &[rules::RuleTree], secret: Secret) -> Book {
+    Book::new(trees.iter().map(domain), secret)
 }
 
 fn domain(tree: &rules::RuleTree) -> DomainDraft {
@@ -88,10 +92,9 @@ pub(crate) fn with_query<R>(request: &rules::Request, ask: impl FnOnce(&Query<'_
         descriptors.push(Descriptor {
             entries: start..entries.len(),
             cost: descriptor.cost,
-            limit: descriptor.limit.map(|own| OwnLimit {
-                amount: own.amount,
-                window: Micros::new(own.window_us),
-            }),
+            limit: descriptor
+                .limit
+                .map(|own| OwnLimit { amount: own.amount, window: Micros::new(own.window_us) }),
         });
     }
     ask(&Query { domain: &request.domain, entries: &entries, descriptors: &descriptors })

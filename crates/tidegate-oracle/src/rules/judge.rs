@@ -10,6 +10,9 @@ use super::walk;
 use crate::numbers::Numbers;
 use crate::spec::{Algorithm, Spec};
 
+/// The largest amount of a sliding log.
+const LOG_MAX: u64 = 10_000;
+
 /// A limit that was found, with all that decides its fate.
 pub(super) struct Finding {
     descriptor: Option<usize>,
@@ -35,6 +38,9 @@ pub fn judge(trees: &[RuleTree], request: &Request) -> Judged {
     let Some(tree) = trees.iter().find(|tree| tree.domain == request.domain) else {
         return Judged::default();
     };
+    if tree.disabled {
+        return Judged { known: true, ..Judged::default() };
+    }
     if request.descriptors.iter().any(|descriptor| is_exempt(tree, tree.exempt.as_ref(), descriptor)) {
         return Judged { known: true, exempt: true, ..Judged::default() };
     }
@@ -42,13 +48,10 @@ pub fn judge(trees: &[RuleTree], request: &Request) -> Judged {
     for (number, descriptor) in request.descriptors.iter().enumerate() {
         match descriptor.limit {
             Some(own) => findings.push(own_finding(tree, number, descriptor, own)),
-            None if tree.disabled => {}
             None => findings.extend(findings_of(tree, number, descriptor)),
         }
     }
-    if !tree.disabled {
-        findings.extend(findings_always(tree, request));
-    }
+    findings.extend(findings_always(tree, request));
     settle(findings)
 }
 
@@ -56,12 +59,12 @@ fn settle(findings: Vec<Finding>) -> Judged {
     let mut judged = Judged { known: true, ..Judged::default() };
     for finding in &findings {
         let fate = match finding {
-            _ if finding.disabled => Fate::Disabled,
             _ if finding.exempt => Fate::Exempt,
+            _ if finding.disabled => Fate::Disabled,
+            Finding { spec: None, .. } => Fate::Unlimited, // Replaced or not: there is nothing to count.
             _ if is_replaced(finding, &findings) => Fate::Replaced,
-            _ if finding.impossible => Fate::Impossible,
-            Finding { spec: None, .. } => Fate::Unlimited,
             Finding { cost: None, .. } => Fate::RefundIgnored,
+            _ if finding.impossible => Fate::Impossible,
             _ => Fate::Counted(merge(&mut judged.asks, &findings, finding)),
         };
         judged.refused |= fate == Fate::Impossible;
@@ -184,7 +187,12 @@ fn limits_at(
 
 /// What a descriptor with a limit of its own finds.
 fn own_finding(tree: &RuleTree, number: usize, descriptor: &Descriptor, own: OwnLimit) -> Finding {
-    let spec = Spec::new(tree.default_algorithm(), own.amount, own.window_us);
+    let algorithm = match tree.default_algorithm() {
+        Algorithm::SlidingLog if own.amount > LOG_MAX => Algorithm::SlidingWindow,
+        Algorithm::Concurrency | Algorithm::Calendar => Algorithm::SlidingWindow,
+        other => other,
+    };
+    let spec = Spec::new(algorithm, own.amount, own.window_us);
     let possible = is_possible(&spec);
     let counter = possible.then(|| Counter::Own {
         domain: tree.domain.clone(),
@@ -212,8 +220,9 @@ fn own_finding(tree: &RuleTree, number: usize, descriptor: &Descriptor, own: Own
 fn is_possible(spec: &Spec) -> bool {
     const MS: u64 = 1_000;
     const DAY: u64 = 86_400_000_000;
-    let amount_max = if spec.algorithm == Algorithm::SlidingLog { 10_000 } else { u64::from(u32::MAX) };
-    spec.amount <= amount_max && (MS..=366 * DAY).contains(&spec.window_us) && Numbers::try_of(spec).is_some()
+    spec.amount <= u64::from(u32::MAX)
+        && (MS..=366 * DAY).contains(&spec.window_us)
+        && Numbers::try_of(spec).is_some()
 }
 
 fn role(node: &Node, enforce: Option<u8>) -> Role {
@@ -253,11 +262,10 @@ fn without_reserved(tree: &RuleTree, descriptor: &Descriptor) -> Vec<(String, St
 
 fn is_exempt(tree: &RuleTree, exempt: Option<&Exempt>, descriptor: &Descriptor) -> bool {
     let Some(exempt) = exempt else { return false };
-    let caller = descriptor.value_of(&tree.quota_key);
-    let by_name = caller.is_some_and(|caller| exempt.callers.iter().any(|name| name == caller));
-    let addresses = descriptor.values_of("remote_address");
+    let is_named = |caller: &&str| exempt.callers.iter().any(|name| name == caller);
     let is_in = |address: &&str| exempt.networks.iter().any(|network| contains(network, address));
-    by_name || addresses.iter().any(is_in)
+    descriptor.values_of(&tree.quota_key).iter().any(is_named)
+        || descriptor.values_of("remote_address").iter().any(is_in)
 }
 
 /// Is the address in the network?

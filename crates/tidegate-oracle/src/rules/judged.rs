@@ -55,7 +55,7 @@ pub struct Asked {
     /// The name under which a place is held.
     pub lease: Option<String>,
     /// The units asked for.
-    pub cost: i64,
+    pub cost: i128,
     /// The limit it is judged by.
     pub spec: Spec,
     /// What a refusal means.

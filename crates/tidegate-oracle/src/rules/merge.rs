@@ -22,7 +22,7 @@ pub(super) fn merge(asks: &mut Vec<Asked>, all: &[Finding], finding: &Finding) -
     asks.push(Asked {
         counter: finding.counter.clone().expect("what is counted has a counter"),
         lease: finding.lease.clone(),
-        cost: cost.clamp(i64::MIN.into(), i64::MAX.into()) as i64,
+        cost,
         spec: spec.cloned().expect("what is counted has a limit"),
         role: group.iter().fold(Role::Shadow, |role, finding| strictest(role, finding.role)),
     });

@@ -12,20 +12,35 @@ const DAY: u64 = 86_400 * SECOND;
 
 /// Keys of rules. Those that mean something elsewhere are rarer: a rule keyed `tier` leaves a domain without tiers.
 const KEYS: [&str; 16] = [
-    "a", "b", "a", "b", "a", "b", "ab", "api_key", "a", "b", "api_key", "remote_address", "a*", "*b", "*", "tier",
+    "a",
+    "b",
+    "a",
+    "b",
+    "a",
+    "b",
+    "ab",
+    "api_key",
+    "a",
+    "b",
+    "api_key",
+    "remote_address",
+    "a*",
+    "*b",
+    "*",
+    "tier",
 ];
 /// Values of rules, and of requests. The separators of ids and of hashed parts are among them.
 const VALUES: [&str; 16] = [
     "a", "b", "", "a/b", "a*", "*", "*b*", "ä", "*ä", "a|b", "a:b#n", "a\\", "a\0", "a*b*", "10.0.0.1", "*a",
 ];
 const SPOKEN: [&str; 16] = [
-    "a", "b", "", "a/b", "ab", "*", "a*", "ä", "aä", "a|b", "a:b#n", "a\\", "a\0", "a\0\0", "10.0.0.1", "b/a/b",
+    "a", "b", "", "a/b", "ab", "*", "a*", "ä", "aä", "a|b", "a:b#n", "a\\", "a\0", "a\0\0", "10.0.0.1",
+    "b/a/b",
 ];
 /// What a wildcard of a rule may stand for in a request.
 const FILLINGS: [&str; 8] = ["", "a", "b", "ab", "/", "*", "ä", "\0"];
-const ADDRESSES: [&str; 8] = [
-    "10.0.0.1", "10.9.9.9", "192.168.0.7", "2001:db8::5", "::1", "::ffff:10.0.0.1", "10.0.0", "10.0.0.1:80",
-];
+const ADDRESSES: [&str; 8] =
+    ["10.0.0.1", "10.9.9.9", "192.168.0.7", "2001:db8::5", "::1", "::ffff:10.0.0.1", "10.0.0", "10.0.0.1:80"];
 const NETWORKS: [&str; 6] =
     ["10.0.0.0/8", "10.0.0.1/32", "192.168.0.0/30", "2001:db8::/32", "::1/128", "10.0.0.0/31"];
 const CALLERS: [&str; 4] = ["a", "b", "ä", "vip"];
@@ -33,7 +48,10 @@ const TIERS: [&str; 3] = ["pro", "free", "a"];
 const NAMES: [&str; 4] = ["n", "m", "o", "n|m#:\\"];
 const WINDOWS: [u64; 4] = [SECOND, 60 * SECOND, 900 * SECOND, 1_500 * MS];
 /// The entries with which places are held and reservations made.
-const LEASES: [&str; 2] = ["lease", "b"];
+const LEASES: [&str; 4] = ["lease", "lease", "lease", "b"];
+/// What a request says there, and of its tier.
+const RESERVED: [(&str, &[&str]); 3] =
+    [("tier", &["pro", "free", "a", "other"]), ("lease", &["one", "two", ""]), ("reservation", &["one"])];
 /// Depth of a tree, but for the long paths that are drawn now and then.
 const DEPTH_MAX: usize = 3;
 const LONG_PATH: usize = 9;
@@ -123,7 +141,8 @@ fn tier(dice: &mut Dice, own: &[RuleLimit], default: Algorithm) -> Tier {
             let mut list = limits(dice, count, default);
             // Often one of the descriptor's own, with another amount: the same counter.
             if let Some(first) = own.first().filter(|_| dice.roll(2) == 1) {
-                let kept = RuleLimit { amount: amount(dice, first.algorithm.unwrap_or(default)), ..first.clone() };
+                let kept =
+                    RuleLimit { amount: amount(dice, first.algorithm.unwrap_or(default)), ..first.clone() };
                 list.retain(|limit| name_of(limit, default) != name_of(&kept, default));
                 list.push(kept);
             }
@@ -168,8 +187,8 @@ fn limit(dice: &mut Dice, default: Algorithm) -> RuleLimit {
     let mut limit = RuleLimit::new(0, dice.pick(&WINDOWS));
     limit.name = (dice.roll(2) == 1).then(|| dice.pick(&NAMES).to_owned());
     limit.algorithm = match dice.roll(8) {
-        0..=5 => windowed(dice),
-        6 => Some(Algorithm::Concurrency),
+        0..=4 => windowed(dice),
+        5 | 6 => Some(Algorithm::Concurrency),
         _ => Some(Algorithm::Calendar),
     };
     let algorithm = limit.algorithm.unwrap_or(default);
@@ -178,7 +197,7 @@ fn limit(dice: &mut Dice, default: Algorithm) -> RuleLimit {
         Algorithm::Concurrency => {
             limit.window_us = 0;
             limit.ttl_us = (dice.roll(2) == 1).then_some(30 * SECOND);
-            limit.lease_id = (dice.roll(3) != 0).then(|| dice.pick(&LEASES).to_owned());
+            limit.lease_id = (dice.roll(4) != 0).then(|| dice.pick(&LEASES).to_owned());
         }
         Algorithm::Calendar => {
             let unit = dice.pick(&[Unit::Day, Unit::Week, Unit::Month]);
@@ -235,19 +254,32 @@ fn amount(dice: &mut Dice, algorithm: Algorithm) -> u64 {
 impl Request {
     /// A request whose descriptors mostly lead somewhere in one of the trees.
     pub fn random(dice: &mut Dice, trees: &[RuleTree]) -> Self {
-        let domain = if dice.once_in(16) { dice.pick(&RuleTree::DOMAINS).to_owned() } else { dice.pick(trees).domain };
+        let domain =
+            if dice.once_in(16) { dice.pick(&RuleTree::DOMAINS).to_owned() } else { dice.pick(trees).domain };
         let nowhere = RuleTree::new(&domain);
         let tree = trees.iter().find(|tree| tree.domain == domain).unwrap_or(&nowhere);
         let mut descriptors: Vec<Descriptor> = Vec::new();
         for _ in 0..1 + dice.roll(4) {
             let descriptor = match descriptors.last() {
-                Some(last) if dice.roll(3) == 1 => Descriptor { cost: cost(dice), ..last.clone() },
+                Some(last) if dice.roll(3) == 1 => nearly(dice, last),
                 _ => descriptor(dice, tree),
             };
             descriptors.push(descriptor);
         }
         Self { domain, descriptors }
     }
+}
+
+/// The same once more, perhaps of another tier, for another place.
+fn nearly(dice: &mut Dice, other: &Descriptor) -> Descriptor {
+    let mut descriptor = Descriptor { cost: cost(dice), ..other.clone() };
+    for (key, values) in RESERVED {
+        if dice.roll(2) == 1 {
+            descriptor.entries.retain(|entry| entry.0 != key);
+            descriptor.entries.push((key.to_owned(), dice.pick(values).to_owned()));
+        }
+    }
+    descriptor
 }
 
 fn descriptor(dice: &mut Dice, tree: &RuleTree) -> Descriptor {
@@ -266,12 +298,8 @@ fn descriptor(dice: &mut Dice, tree: &RuleTree) -> Descriptor {
         let value = if whose.0 == "remote_address" { dice.pick(&ADDRESSES) } else { whose.1 };
         entries.push((whose.0.to_owned(), value.to_owned()));
     }
-    for (key, values, times) in [
-        ("tier", &["pro", "free", "a", "other"][..], 2),
-        ("lease", &["one", "two", ""], 4),
-        ("reservation", &["one"], 8),
-    ] {
-        if dice.once_in(times) {
+    for (key, values) in RESERVED {
+        if dice.roll(3) == 1 {
             let at = dice.roll(entries.len() + 1);
             entries.insert(at, (key.to_owned(), dice.pick(values).to_owned()));
         }
@@ -296,7 +324,11 @@ fn entry_for(dice: &mut Dice, child: &Node) -> (String, String) {
 
 /// The pattern with something for each wildcard.
 fn filled(dice: &mut Dice, pattern: &str) -> String {
-    pattern.split('*').map(str::to_owned).reduce(|text, next| text + dice.pick(&FILLINGS) + &next).unwrap_or_default()
+    pattern
+        .split('*')
+        .map(str::to_owned)
+        .reduce(|text, next| text + dice.pick(&FILLINGS) + &next)
+        .unwrap_or_default()
 }
 
 fn cost(dice: &mut Dice) -> i64 {

@@ -15,7 +15,7 @@ pub struct RuleTree {
     pub allow_refunds: bool,
     /// Does an entry say the caller's tier?
     pub trust_tier: bool,
-    /// As if it had no rules.
+    /// As if it were unknown: nothing is counted, nor what requests bring.
     pub disabled: bool,
     /// Who is not limited at all.
     pub exempt: Option<Exempt>,

@@ -30,8 +30,8 @@ fn child<'t>(children: &'t [Node], key: &str, value: &str) -> Option<&'t Node> {
     first(&exact).or_else(|| first(&by_wildcard)).or_else(|| first(&by_key))
 }
 
-/// Does the text fit the pattern?
-pub(super) fn fits(pattern: &str, text: &str) -> bool {
+/// Does the text fit the pattern, in which `*` stands for any number of any characters?
+pub fn fits(pattern: &str, text: &str) -> bool {
     let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
     fits_from(&pattern, &text)
 }

@@ -168,7 +168,9 @@ fn how_much(dice: &mut Dice, limit: &RuleLimit) -> Vec<String> {
     let unit = of_calendar.clone().or(named);
     match (unit, dice.roll(4)) {
         (Some(unit), 0) => vec![format!("requests_per_unit: {amount}"), format!("unit: {unit}")],
-        (Some(unit), 1) => vec![format!("unit: {}", unit.to_uppercase()), format!("requests_per_unit: {amount}")],
+        (Some(unit), 1) => {
+            vec![format!("unit: {}", unit.to_uppercase()), format!("requests_per_unit: {amount}")]
+        }
         (Some(unit), 2) => vec![format!("limit: {amount}/{unit}")],
         (Some(unit), _) if of_calendar.is_some() => vec![format!("limit: \"{amount}/{unit}\"")],
         _ => vec![format!("limit: {amount}/{}", duration::print(limit.window_us))],
