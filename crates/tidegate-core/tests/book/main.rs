@@ -8,4 +8,7 @@ mod cases; // random trees with requests
 mod drafts; // the oracle's trees as the core's
 
 mod agrees; // with the judge, on every rule found and every counter asked
+mod corners; // do the random cases reach everything?
+mod ids; // different rules have different ids
+mod shares; // `enforce: N%`
 mod worked; // examples by hand, and disagreements of the past
