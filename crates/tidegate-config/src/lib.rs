@@ -1,0 +1,37 @@
+//! The text of a configuration: from bytes that anybody may have written to values that nothing behind has to check.
+//!
+//! Everything about a file is bounded, and all that is wrong with it is told at once, with place and remedy.
+
+mod codes; // what can be wrong: the one table
+mod diagnostic; // one thing that is wrong
+mod report; // all that was found
+mod source; // files, and places in them
+
+mod yaml; // text to tree
+
+mod fields; // tables of what may stand where
+mod near; // "did you mean …?"
+mod scalars; // flags, numbers, percentages, addresses
+mod times; // durations and rates
+mod reader; // trees to values, by the tables
+mod json; // what is only handed on
+
+mod rules; // rule files: documents to drafts
+mod load; // files and folders to all rules
+mod watch; // when files change
+
+pub use codes::{Code, Page, Severity, document};
+pub use diagnostic::{Diagnostic, quoted};
+pub use fields::{Field, Kind, Origin, Place, Status, Word, reachable};
+pub use load::{Loaded, RuleFiles, load};
+pub use near::nearest;
+pub use reader::{Map, Reader, Spanned, Value};
+pub use report::{KEPT_MAX, Report};
+pub use rules::{
+    DEFAULTS, DESCRIPTOR, DOMAIN, Defaults, DomainText, EXEMPT, RATE_LIMIT, REPLACES, TIER, read,
+};
+pub use scalars::{Cidr, Percent};
+pub use source::{LineColumn, Sources, Span};
+pub use times::{Rate, TimeUnit, Window};
+pub use watch::Watch;
+pub use yaml::{Caps, Entries, Items, Node, NodeKind, Tree, parse};

@@ -1,0 +1,82 @@
+//! All that was found, bounded.
+
+use crate::codes::{Code, Severity};
+use crate::diagnostic::Diagnostic;
+
+/// How many errors are kept, and how many warnings. The rest is counted: a million messages help nobody.
+pub const KEPT_MAX: usize = 100;
+
+/// Everything that was found wrong in one load.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    errors: Kept,
+    warnings: Kept,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Kept {
+    diagnostics: Vec<Diagnostic>,
+    count: usize,
+}
+
+impl Report {
+    /// Nothing found yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds one.
+    pub fn push(&mut self, diagnostic: Diagnostic) {
+        self.push_with(diagnostic.code, || diagnostic);
+    }
+
+    /// Adds one that is only made if it is kept, for loops that hostile files can make long.
+    pub fn push_with(&mut self, code: Code, make: impl FnOnce() -> Diagnostic) {
+        let kept = match code.severity() {
+            Severity::Error => &mut self.errors,
+            Severity::Warning => &mut self.warnings,
+        };
+        kept.count += 1;
+        if kept.diagnostics.len() < KEPT_MAX {
+            kept.diagnostics.push(make());
+        }
+    }
+
+    /// Takes in all of another.
+    pub fn append(&mut self, other: Self) {
+        for (mine, theirs) in [(&mut self.errors, other.errors), (&mut self.warnings, other.warnings)] {
+            mine.count += theirs.count;
+            let room = KEPT_MAX.saturating_sub(mine.diagnostics.len());
+            mine.diagnostics.extend(theirs.diagnostics.into_iter().take(room));
+        }
+    }
+
+    /// How many errors, those not kept included.
+    pub fn errors(&self) -> usize {
+        self.errors.count
+    }
+
+    /// How many warnings, those not kept included.
+    pub fn warnings(&self) -> usize {
+        self.warnings.count
+    }
+
+    /// Is there nothing to say?
+    pub fn is_empty(&self) -> bool {
+        self.errors() + self.warnings() == 0
+    }
+
+    /// What was kept, by place; what has none comes first.
+    pub fn diagnostics(&self) -> Vec<&Diagnostic> {
+        let mut all: Vec<&Diagnostic> =
+            self.errors.diagnostics.iter().chain(&self.warnings.diagnostics).collect();
+        all.sort_by_key(|diagnostic| (diagnostic.at, diagnostic.code));
+        all
+    }
+
+    /// Errors and warnings that were counted but not kept.
+    pub fn left_out(&self) -> (usize, usize) {
+        let left_out = |kept: &Kept| kept.count - kept.diagnostics.len();
+        (left_out(&self.errors), left_out(&self.warnings))
+    }
+}
