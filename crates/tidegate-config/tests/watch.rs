@@ -23,7 +23,8 @@ fn watched(path: &str, before: impl FnOnce(&Path)) -> Watched {
     let folder = tempfile::tempdir().expect("a folder");
     before(folder.path());
     let (sender, changes) = channel();
-    let watch = Watch::start(vec![folder.path().join(path)], move || sender.send(()).expect("a test that listens"));
+    let watch =
+        Watch::start(vec![folder.path().join(path)], move || sender.send(()).expect("a test that listens"));
     Watched { changes, watch: watch.expect("a watch"), folder }
 }
 

@@ -124,8 +124,8 @@ pub struct Domain {
     pub(crate) algorithm: Algorithm,
     /// Keys of the entries that are taken out before anything is looked for.
     reserved: Vec<Box<str>>,
-    /// Does an entry say the caller's tier?
-    trust_tier: bool,
+    /// Is `tier` one of them?
+    tiered: bool,
     top: usize,
     /// The ways to the nodes whose limits always count.
     always: Vec<Box<[usize]>>,
@@ -192,11 +192,6 @@ impl Node {
         let of_any = self.wild.iter().find(fits);
         let first = of_key.into_iter().chain(of_any).min_by_key(|wild| wild.order);
         first.map(|wild| wild.node).or_else(|| branch?.open)
-    }
-
-    /// Its limits for callers of a tier.
-    fn limits_for(&self, tier: Option<&str>) -> &[usize] {
-        tier.and_then(|tier| self.tiers.get(tier)).unwrap_or(&self.limits)
     }
 
     /// Is whoever these entries speak of exempt from its limits, and from those below?
@@ -279,7 +274,8 @@ impl Book {
             if domain.matching == Matching::Leaf {
                 all.truncate(found_from); // What was on the way does not count.
             }
-            let rules = node.limits_for(tier);
+            let of_tier = tier.and_then(|tier| node.tiers.get(tier));
+            let rules = of_tier.unwrap_or(&node.limits);
             all.extend(rules.iter().map(|&rule| Found { rule: Some(&self.rules[rule]), ..found }));
         }
         if domain.matching == Matching::Leaf && !at_end {
@@ -297,7 +293,7 @@ impl Book {
     ) {
         let Some(&node) = way.last() else { return };
         let exempt = way.iter().any(|&node| self.nodes[node].exempts(domain, entries));
-        let rules = self.nodes[node].limits_for(domain.tier(entries));
+        let rules = &self.nodes[node].limits; // Whose tier would it be?
         let found = |&rule: &usize| Found { rule: Some(&self.rules[rule]), exempt, ..Found::default() };
         all.extend(rules.iter().map(found));
     }
@@ -321,7 +317,7 @@ impl Domain {
 
     fn tier<'q>(&self, entries: &'q [Entry<'q>]) -> Option<&'q str> {
         let said = || entries.iter().find(|entry| entry.key == TIER).map(|entry| entry.value);
-        self.trust_tier.then(said).flatten()
+        self.tiered.then(said).flatten()
     }
 }
 
@@ -329,8 +325,8 @@ impl Domain {
 impl Book {
     fn domain(&mut self, draft: DomainDraft) -> Domain {
         let mut reserved = Vec::new();
-        // Where there are rules for it, it says both which of them and the tier.
-        if draft.trust_tier && !any(&draft.descriptors, &mut |descriptor| descriptor.key == TIER) {
+        let tiered = draft.trust_tier && !any(&draft.descriptors, &mut |descriptor| descriptor.key == TIER);
+        if tiered {
             reserved.push(TIER.into());
         }
         any(&draft.descriptors, &mut |descriptor| {
@@ -356,7 +352,7 @@ impl Book {
             exempt: draft.exempt,
             algorithm: draft.algorithm.unwrap_or(Algorithm::SlidingWindow),
             reserved,
-            trust_tier: draft.trust_tier,
+            tiered,
             top,
             always,
         }

@@ -59,7 +59,6 @@ fn see_request(seen: &mut Seen, case: &Case, request: &Request, judged: &Judged)
         seen.see("always exempt", found.descriptor.is_none() && found.fate == Fate::Exempt);
         if let Some((rule, tier)) = &found.rule {
             seen.see("of a tier", tier.is_some());
-            seen.see("always of a tier", tier.is_some() && found.descriptor.is_none());
             seen.see("long path", rule.path.len() > 8);
         }
     }
@@ -69,7 +68,7 @@ fn see_request(seen: &mut Seen, case: &Case, request: &Request, judged: &Judged)
     for descriptor in &request.descriptors {
         let says_tier = tree.trust_tier && descriptor.entries.iter().any(|(key, _)| key == "tier");
         seen.see("tier taken out", says_tier && !tier_is_key);
-        seen.see("tier walked and said", says_tier && tier_is_key);
+        seen.see("tier walked", says_tier && tier_is_key);
         see_walk(seen, tree, &descriptor.entries);
     }
     see_replacing(seen, tree, judged);
@@ -110,7 +109,8 @@ fn see_walk(seen: &mut Seen, tree: &RuleTree, entries: &[(String, String)]) {
 }
 
 fn see_replacing(seen: &mut Seen, tree: &RuleTree, judged: &Judged) {
-    let limits: Vec<_> = tree.nodes().iter().flat_map(|node| node.all_limits()).collect();
+    let limits: Vec<_> =
+        tree.nodes().iter().flat_map(|node| node.all_limits(tree.default_algorithm())).collect();
     let names = |name: &str, other: &str| {
         limits
             .iter()

@@ -17,7 +17,6 @@ pub(crate) fn book_under(trees: &[rules::RuleTree], secret: Secret) -> Book {
 }
 
 fn domain(tree: &rules::RuleTree) -> DomainDraft {
-    let default = tree.default_algorithm();
     DomainDraft {
         name: tree.domain.clone(),
         matching: match tree.matching {
@@ -30,13 +29,13 @@ fn domain(tree: &rules::RuleTree) -> DomainDraft {
         disabled: tree.disabled,
         exempt: tree.exempt.as_ref().map(exempt),
         algorithm: tree.algorithm.map(algorithm),
-        descriptors: tree.descriptors.iter().map(|node| descriptor(node, default)).collect(),
+        descriptors: tree.descriptors.iter().map(|node| descriptor(tree, node)).collect(),
     }
 }
 
-fn descriptor(node: &rules::Node, default: oracle::Algorithm) -> DescriptorDraft {
-    let drafts =
-        |limits: &[rules::RuleLimit]| limits.iter().map(|limit| rule(node, limit, default)).collect();
+fn descriptor(tree: &rules::RuleTree, node: &rules::Node) -> DescriptorDraft {
+    let drafts = |limits: &[rules::RuleLimit]| limits.iter().map(|limit| rule(tree, node, limit)).collect();
+    let of_tier = |tier: &str| drafts(&node.limits_for(Some(tier), tree.default_algorithm()).1);
     DescriptorDraft {
         key: node.key.clone(),
         value: node.value.clone(),
@@ -45,21 +44,17 @@ fn descriptor(node: &rules::Node, default: oracle::Algorithm) -> DescriptorDraft
         always: node.always,
         exempt: node.exempt.as_ref().map(exempt),
         limits: drafts(&node.limits),
-        tiers: node
-            .tiers
-            .iter()
-            .map(|(name, _)| (name.clone(), drafts(&node.limits_for(Some(name)).1)))
-            .collect(),
-        descriptors: node.descriptors.iter().map(|below| descriptor(below, default)).collect(),
+        tiers: node.tiers.iter().map(|(name, _)| (name.clone(), of_tier(name))).collect(),
+        descriptors: node.descriptors.iter().map(|below| descriptor(tree, below)).collect(),
     }
 }
 
-fn rule(node: &rules::Node, limit: &rules::RuleLimit, default: oracle::Algorithm) -> RuleDraft {
-    let spec = limit.spec(default);
+fn rule(tree: &rules::RuleTree, node: &rules::Node, limit: &rules::RuleLimit) -> RuleDraft {
+    let spec = limit.spec(tree.default_algorithm());
     RuleDraft {
         name: limit.name.as_deref().map(Box::from),
         limit: spec.map(|spec| subject::limit(&spec).unwrap_or_else(|error| panic!("{spec}: {error}"))),
-        shadow: node.shadow_mode,
+        shadow: tree.shadow_mode || node.shadow_mode,
         quota: node.quota_mode,
         disabled: node.disabled || limit.disabled,
         enforce: limit.enforce.map(|percent| Share::of_basis_points(u16::from(percent) * 100)),

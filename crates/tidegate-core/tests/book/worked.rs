@@ -72,7 +72,7 @@ fn the_example_of_the_document() {
 
 fn ceiling() -> RuleTree {
     let all = Node { always: true, ..node("all", Some("of it"), 100) };
-    RuleTree { descriptors: vec![all], trust_tier: true, ..RuleTree::new("d") }
+    RuleTree { descriptors: vec![all], ..RuleTree::new("d") }
 }
 
 /// Found by two descriptors of `match: leaf`, their costs were added.
@@ -84,22 +84,19 @@ fn a_ceiling_counts_the_largest_cost_even_if_it_is_found() {
     assert_eq!(amounts(&ceiling(), &[found.clone(), other, found]), [(100, charge(4))]);
 }
 
-/// Whoever was exempt, and whatever the tier: a ceiling did not look.
+/// Whoever was exempt: a ceiling did not look.
 #[test]
-fn a_ceiling_has_tiers_and_exempts() {
+fn callers_can_be_exempt_from_a_ceiling() {
     let mut tree = ceiling();
-    let pro = Patch { amount: Some(500), ..Patch::default() };
-    tree.descriptors[0].tiers = vec![("pro".to_owned(), Tier::Patch(pro))];
     tree.descriptors[0].exempt = Some(Exempt { callers: vec!["vip".to_owned()], networks: Vec::new() });
     let of = |entries: &[(&str, &str)]| amounts(&tree, &[says(&[("route", "a")], 1), says(entries, 1)]);
     assert_eq!(of(&[("api_key", "alice")]), [(100, charge(1))]);
-    assert_eq!(of(&[("api_key", "alice"), ("tier", "pro")]), [(500, charge(1))]);
     assert_eq!(of(&[("api_key", "vip")]), []);
 }
 
-/// Rules keyed `tier` switched the tiers of all others off.
+/// The warning `tier-is-a-key` says so.
 #[test]
-fn a_tier_counts_beside_rules_for_it() {
+fn where_a_rule_is_keyed_tier_it_is_matched_and_nothing_else() {
     let pro = Patch { amount: Some(500), ..Patch::default() };
     let top = Node {
         tiers: vec![("pro".to_owned(), Tier::Patch(pro))],
@@ -109,7 +106,7 @@ fn a_tier_counts_beside_rules_for_it() {
     let tree =
         RuleTree { matching: Matching::Path, trust_tier: true, descriptors: vec![top], ..RuleTree::new("d") };
     let descriptor = says(&[("api_key", "alice"), ("tier", "pro")], 1);
-    assert_eq!(amounts(&tree, &[descriptor]), [(500, charge(1)), (7, charge(1))]);
+    assert_eq!(amounts(&tree, &[descriptor]), [(100, charge(1)), (7, charge(1))]);
 }
 
 /// On a key without a value it made one counter for everybody.

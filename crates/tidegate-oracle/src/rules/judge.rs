@@ -131,9 +131,8 @@ fn findings_always(tree: &RuleTree, request: &Request) -> Vec<Finding> {
             way.iter().any(|node| is_exempt(tree, node.exempt.as_ref(), descriptor))
         };
         let exempt = request.descriptors.iter().any(of_request);
-        let tier = request.descriptors.iter().find_map(|descriptor| tier_of(tree, descriptor));
         let cost = request.descriptors.iter().filter_map(|descriptor| cost_of(tree, descriptor)).max();
-        findings.extend(limits_at(tree, &way, &[], tier).into_iter().map(|(limit, finding)| {
+        findings.extend(limits_at(tree, &way, &[], None).into_iter().map(|(limit, finding)| {
             let lease_key = limit.lease_id.as_ref();
             let lease = |descriptor: &Descriptor| descriptor.value_of(lease_key?).map(str::to_owned);
             Finding { exempt, cost, lease: request.descriptors.iter().find_map(lease), ..finding }
@@ -150,7 +149,7 @@ fn limits_at(
     tier: Option<&str>,
 ) -> Vec<(RuleLimit, Finding)> {
     let Some(node) = way.last() else { return Vec::new() };
-    let (tier, limits) = node.limits_for(tier);
+    let (tier, limits) = node.limits_for(tier, tree.default_algorithm());
     let path: Vec<_> =
         way.iter().map(|node| (node.key.clone(), node.fixed_value().map(str::to_owned))).collect();
     let finding = |limit: RuleLimit| {
@@ -177,7 +176,7 @@ fn limits_at(
             spec,
             counter,
             lease: None,
-            role: role(node, limit.enforce),
+            role: role(tree, node, limit.enforce),
             by_largest: node.always || tree.matching == Matching::Path,
         };
         (limit, finding)
@@ -225,8 +224,8 @@ fn is_possible(spec: &Spec) -> bool {
         && Numbers::try_of(spec).is_some()
 }
 
-fn role(node: &Node, enforce: Option<u8>) -> Role {
-    match (node.shadow_mode, enforce.unwrap_or(100), node.quota_mode) {
+fn role(tree: &RuleTree, node: &Node, enforce: Option<u8>) -> Role {
+    match (tree.shadow_mode || node.shadow_mode, enforce.unwrap_or(100), node.quota_mode) {
         (true, _, _) | (_, 0, _) => Role::Shadow,
         (_, 100.., true) => Role::Quota,
         (_, 100.., false) => Role::Enforce,
@@ -242,16 +241,21 @@ fn cost_of(tree: &RuleTree, descriptor: &Descriptor) -> Option<i64> {
 
 /// The tier that a descriptor says it is of.
 fn tier_of<'r>(tree: &RuleTree, descriptor: &'r Descriptor) -> Option<&'r str> {
-    if tree.trust_tier { descriptor.value_of("tier") } else { None }
+    if says_tier(tree) { descriptor.value_of("tier") } else { None }
+}
+
+/// Is the entry `tier` about the caller? Not where a rule is about the entry.
+fn says_tier(tree: &RuleTree) -> bool {
+    tree.trust_tier && !tree.nodes().iter().any(|node| node.key == "tier")
 }
 
 /// The entries that take part in the walk and in the counter.
 fn without_reserved(tree: &RuleTree, descriptor: &Descriptor) -> Vec<(String, String)> {
     let nodes = tree.nodes();
-    let tier_is_a_key = nodes.iter().any(|node| node.key == "tier");
-    let limits: Vec<RuleLimit> = nodes.iter().flat_map(|node| node.all_limits()).collect();
+    let limits: Vec<RuleLimit> =
+        nodes.iter().flat_map(|node| node.all_limits(tree.default_algorithm())).collect();
     let is_reserved = |key: &str| {
-        let is_tier = key == "tier" && tree.trust_tier && !tier_is_a_key;
+        let is_tier = key == "tier" && says_tier(tree);
         let named = |limit: &RuleLimit| {
             limit.lease_id.as_deref() == Some(key) || limit.reservation_id.as_deref() == Some(key)
         };

@@ -64,6 +64,7 @@ impl RuleTree {
         tree.quota_key = dice.pick(&["api_key", "api_key", "a"]).to_owned();
         tree.allow_refunds = dice.roll(2) == 1;
         tree.trust_tier = dice.roll(3) != 0;
+        tree.shadow_mode = dice.once_in(24);
         tree.disabled = dice.once_in(24);
         tree.exempt = dice.once_in(6).then(|| Exempt::random(dice));
         tree.algorithm = windowed(dice);
@@ -118,15 +119,16 @@ fn nodes(dice: &mut Dice, depth: usize, fixed: bool, default: Algorithm) -> Vec<
 fn fill(dice: &mut Dice, node: &mut Node, depth: usize, fixed: bool, default: Algorithm) {
     let fixed = fixed && node.is_fixed();
     node.share_threshold = node.has_wildcard() && dice.roll(3) == 1;
-    node.always = fixed && dice.roll(4) == 1;
     node.exempt = dice.once_in(8).then(|| Exempt::random(dice));
     node.shadow_mode = dice.once_in(8);
     node.quota_mode = dice.once_in(6);
     node.disabled = dice.once_in(12);
     let count = dice.pick(&[1, 2, 1, 0]);
     node.limits = limits(dice, count, default);
+    // A ceiling needs a limit, and has no tiers.
+    node.always = fixed && !node.limits.is_empty() && dice.roll(4) == 1;
     for name in TIERS {
-        if dice.once_in(4) {
+        if dice.once_in(4) && !node.always {
             node.tiers.push((name.to_owned(), tier(dice, &node.limits, default)));
         }
     }
@@ -135,7 +137,7 @@ fn fill(dice: &mut Dice, node: &mut Node, depth: usize, fixed: bool, default: Al
 
 fn tier(dice: &mut Dice, own: &[RuleLimit], default: Algorithm) -> Tier {
     match own {
-        [only] => Tier::Patch(patch(dice, only, default)),
+        [only] if dice.roll(4) != 3 => Tier::Patch(patch(dice, only, default)),
         _ => {
             let count = 1 + dice.roll(2);
             let mut list = limits(dice, count, default);
@@ -152,15 +154,15 @@ fn tier(dice: &mut Dice, own: &[RuleLimit], default: Algorithm) -> Tier {
 }
 
 fn patch(dice: &mut Dice, limit: &RuleLimit, default: Algorithm) -> Patch {
-    let plain = limit.window_us > 0 && limit.burst.is_none() && limit.sub_windows.is_none() && !limit.strict;
     let some_amount = Some(amount(dice, Algorithm::SlidingLog));
     match dice.roll(5) {
         _ if limit.unlimited => Patch { unlimited: true, ..Patch::default() },
         1 if limit.window_us > 0 => {
             Patch { amount: some_amount, window_us: Some(dice.pick(&WINDOWS)), ..Patch::default() }
         }
-        2 if plain => {
-            Patch { amount: some_amount, algorithm: windowed(dice).or(Some(default)), ..Patch::default() }
+        2 if limit.window_us > 0 => {
+            let same = limit.algorithm.unwrap_or(default);
+            Patch { amount: some_amount, algorithm: windowed(dice).or(Some(same)), ..Patch::default() }
         }
         3 => Patch { unlimited: true, ..Patch::default() },
         _ => Patch { amount: some_amount, ..Patch::default() },
@@ -215,6 +217,7 @@ fn limit(dice: &mut Dice, default: Algorithm) -> RuleLimit {
     }
     limit.charge_always = algorithm != Algorithm::Concurrency && dice.once_in(8);
     limit.replaces = (0..dice.pick(&[0, 0, 1, 2])).map(|_| dice.pick(&NAMES).to_owned()).collect();
+    limit.replaces.retain(|name| Some(name) != limit.name.as_ref());
     limit.enforce = dice.pick(&[None, None, None, Some(0), Some(100), Some(25)]);
     limit.disabled = dice.once_in(12);
     limit.reservation_id = dice.once_in(8).then(|| "reservation".to_owned());

@@ -15,6 +15,8 @@ pub struct RuleTree {
     pub allow_refunds: bool,
     /// Does an entry say the caller's tier?
     pub trust_tier: bool,
+    /// Nobody is refused by any of its rules.
+    pub shadow_mode: bool,
     /// As if it were unknown: nothing is counted, nor what requests bring.
     pub disabled: bool,
     /// Who is not limited at all.
@@ -138,6 +140,7 @@ impl RuleTree {
             quota_key: "api_key".to_owned(),
             allow_refunds: false,
             trust_tier: false,
+            shadow_mode: false,
             disabled: false,
             exempt: None,
             algorithm: None,
@@ -190,19 +193,19 @@ impl Node {
     }
 
     /// The limits for a caller of this tier, and whether the tier gave them.
-    pub fn limits_for(&self, tier: Option<&str>) -> (Option<&str>, Vec<RuleLimit>) {
+    pub fn limits_for(&self, tier: Option<&str>, default: Algorithm) -> (Option<&str>, Vec<RuleLimit>) {
         match self.tiers.iter().find(|(name, _)| Some(name.as_str()) == tier) {
             Some((name, Tier::List(limits))) => (Some(name), limits.clone()),
             Some((name, Tier::Patch(patch))) => {
-                (Some(name), self.limits.iter().map(|limit| patch.applied_to(limit)).collect())
+                (Some(name), self.limits.iter().map(|limit| patch.applied_to(limit, default)).collect())
             }
             None => (None, self.limits.clone()),
         }
     }
 
     /// Everything that is written here as a limit, for whomever.
-    pub fn all_limits(&self) -> Vec<RuleLimit> {
-        let of_tiers = self.tiers.iter().flat_map(|(name, _)| self.limits_for(Some(name)).1);
+    pub fn all_limits(&self, default: Algorithm) -> Vec<RuleLimit> {
+        let of_tiers = self.tiers.iter().flat_map(|(name, _)| self.limits_for(Some(name), default).1);
         self.limits.iter().cloned().chain(of_tiers).collect()
     }
 
@@ -213,9 +216,12 @@ impl Node {
 }
 
 impl Patch {
-    /// The limit that it makes of another.
-    pub fn applied_to(&self, limit: &RuleLimit) -> RuleLimit {
+    /// The limit that it makes of another. What only the algorithm has that it leaves behind stays behind.
+    pub fn applied_to(&self, limit: &RuleLimit, default: Algorithm) -> RuleLimit {
         let mut changed = limit.clone();
+        if self.algorithm.is_some_and(|other| other != limit.algorithm.unwrap_or(default)) {
+            changed = RuleLimit { burst: None, sub_windows: None, strict: false, ..changed };
+        }
         if self.unlimited {
             changed.unlimited = true;
         }

@@ -37,23 +37,24 @@ impl RuleTree {
         }
         lines.extend(flag(dice, "allow_refunds", self.allow_refunds));
         lines.extend(flag(dice, "trust_tier", self.trust_tier));
+        lines.extend(flag(dice, "shadow_mode", self.shadow_mode));
         lines.extend(flag(dice, "disabled", self.disabled));
         lines.extend(self.exempt.as_ref().map(|exempt| exempt_line(dice, exempt)));
         if let Some(algorithm) = self.algorithm {
             lines.push(format!("defaults: {{ algorithm: {} }}", algorithm.name()));
         }
-        lines.extend(descriptors(dice, &self.descriptors));
+        lines.extend(descriptors(dice, &self.descriptors, self.default_algorithm()));
         lines.join("\n") + "\n"
     }
 }
 
-fn descriptors(dice: &mut Dice, nodes: &[Node]) -> Vec<String> {
+fn descriptors(dice: &mut Dice, nodes: &[Node], default: Algorithm) -> Vec<String> {
     if nodes.is_empty() {
         return if dice.roll(2) == 1 { vec!["descriptors: []".to_owned()] } else { Vec::new() };
     }
     let mut lines = vec!["descriptors:".to_owned()];
     for node in nodes {
-        let of_node = node_lines(dice, node);
+        let of_node = node_lines(dice, node, default);
         let marked = of_node.iter().enumerate().map(|(at, line)| match at {
             0 => format!("  - {line}"),
             _ => format!("    {line}"),
@@ -63,7 +64,7 @@ fn descriptors(dice: &mut Dice, nodes: &[Node]) -> Vec<String> {
     lines
 }
 
-fn node_lines(dice: &mut Dice, node: &Node) -> Vec<String> {
+fn node_lines(dice: &mut Dice, node: &Node, default: Algorithm) -> Vec<String> {
     let mut lines = vec![format!("key: {}", text(dice, &node.key))];
     match node.fixed_value() {
         Some(value) => lines.push(format!("value: {}", text(dice, value))),
@@ -85,21 +86,26 @@ fn node_lines(dice: &mut Dice, node: &Node) -> Vec<String> {
         lines.push("tiers:".to_owned());
     }
     for (name, tier) in &node.tiers {
-        let of_tier = tier_lines(dice, name, tier, &node.limits);
+        let changed = |patch: &Patch| node.limits.first().map(|only| patch.applied_to(only, default));
+        let of_tier = tier_lines(dice, name, tier, changed);
         lines.extend(of_tier.into_iter().map(|line| format!("  {line}")));
     }
-    lines.extend(descriptors(dice, &node.descriptors));
+    lines.extend(descriptors(dice, &node.descriptors, default));
     lines
 }
 
-fn tier_lines(dice: &mut Dice, name: &str, tier: &Tier, own: &[RuleLimit]) -> Vec<String> {
+fn tier_lines(
+    dice: &mut Dice,
+    name: &str,
+    tier: &Tier,
+    changed: impl Fn(&Patch) -> Option<RuleLimit>,
+) -> Vec<String> {
     let name = text(dice, name);
     match tier {
         Tier::List(limits) if limits.is_empty() => vec![format!("{name}: []")],
         Tier::List(limits) => limit_list(dice, &name, limits),
         Tier::Patch(patch) => {
-            let changed = own.first().map(|only| patch.applied_to(only));
-            vec![format!("{name}: {}", patch_words(dice, patch, changed.as_ref()))]
+            vec![format!("{name}: {}", patch_words(dice, patch, changed(patch).as_ref()))]
         }
     }
 }
@@ -187,7 +193,7 @@ fn exempt_line(dice: &mut Dice, exempt: &Exempt) -> String {
         words.push(list("callers", &exempt.callers));
     }
     if !exempt.networks.is_empty() {
-        words.push(list("networks", &exempt.networks));
+        words.push(list("cidrs", &exempt.networks));
     }
     format!("exempt: {}", in_braces(&words))
 }
