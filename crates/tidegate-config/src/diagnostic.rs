@@ -16,6 +16,8 @@ pub struct Diagnostic {
     pub label: String,
     /// Other places that have to do with it.
     pub notes: Vec<(Span, String)>,
+    /// What else is known about it, a line each.
+    pub facts: Vec<String>,
     /// How to mend it.
     pub help: Option<String>,
 }
@@ -28,7 +30,15 @@ impl Diagnostic {
 
     /// About no place in a file, such as a file that cannot be opened.
     pub fn nowhere(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), at: None, label: String::new(), notes: Vec::new(), help: None }
+        Self {
+            code,
+            message: message.into(),
+            at: None,
+            label: String::new(),
+            notes: Vec::new(),
+            facts: Vec::new(),
+            help: None,
+        }
     }
 
     /// With words beside the place.
@@ -42,6 +52,13 @@ impl Diagnostic {
     #[must_use]
     pub fn note(mut self, at: Span, note: impl Into<String>) -> Self {
         self.notes.push((at, note.into()));
+        self
+    }
+
+    /// With something else that is known about it.
+    #[must_use]
+    pub fn fact(mut self, fact: impl Into<String>) -> Self {
+        self.facts.push(fact.into());
         self
     }
 
@@ -75,6 +92,14 @@ pub fn quoted(text: &str) -> String {
     shown
 }
 
+/// A value from a file, all of it on one line, with nothing in it that a terminal obeys.
+pub fn escaped(text: &str) -> String {
+    text.chars().fold(String::new(), |mut shown, letter| {
+        push_escaped(&mut shown, letter);
+        shown
+    })
+}
+
 /// One character, or its escape if a terminal would obey it or hide it.
 pub(crate) fn push_escaped(out: &mut String, letter: char) {
     match letter {
@@ -100,6 +125,7 @@ mod tests {
     #[test]
     fn what_a_file_says_cannot_write_to_a_terminal() {
         assert_eq!(quoted("a\u{1b}[2J\u{202e}b\r\n"), "`a\\u{1b}[2J\\u{202e}b\\r\\n`");
+        assert_eq!(escaped("a\u{1b}[2J\n"), "a\\u{1b}[2J\\n");
         assert_eq!(quoted("größe"), "`größe`");
         assert_eq!(quoted(&"x".repeat(1_000)).chars().count(), QUOTED_CHARS_MAX + 3);
     }

@@ -75,7 +75,10 @@ pub fn load_texts(texts: impl IntoIterator<Item = (String, Vec<u8>)>, files: &Ru
 
 fn load_once(files: &RuleFiles) -> Loaded {
     let reader = Reader::new(&[&DOMAIN]);
-    let paths = find(files, &reader);
+    let paths = find(&files.paths, &reader, |folder| {
+        Diagnostic::nowhere(Code::NoRuleFiles, format!("there is no rule file in {}", folder.display()))
+            .help("rule files end in .yaml, .yml or .json; names that begin with a dot are left out")
+    });
     let texts = paths.iter().map(|path| (path.display().to_string(), read_file(path, files.caps.bytes)));
     load_all(texts, files, reader)
 }
@@ -160,10 +163,10 @@ fn merge_into(first: &mut DomainText, more: DomainText, reader: &Reader) {
     first.draft.descriptors.extend(more.draft.descriptors);
 }
 
-/// The rule files of all paths, in the order of their names. What cannot be looked at is told.
-fn find(files: &RuleFiles, reader: &Reader) -> Vec<PathBuf> {
+/// The files of all paths, in the order of their names. What cannot be looked at is told, and what is `empty`.
+pub(crate) fn find(paths: &[PathBuf], reader: &Reader, empty: impl Fn(&Path) -> Diagnostic) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    for path in &files.paths {
+    for path in paths {
         let before = found.len();
         match fs::metadata(path) {
             Ok(metadata) if metadata.is_dir() => walk(path, FOLDERS_MAX, &mut found, &mut |path, error| {
@@ -176,13 +179,7 @@ fn find(files: &RuleFiles, reader: &Reader) -> Vec<PathBuf> {
             }
         }
         if found.len() == before {
-            reader.say(
-                Diagnostic::nowhere(
-                    Code::NoRuleFiles,
-                    format!("there is no rule file in {}", path.display()),
-                )
-                .help("rule files end in .yaml, .yml or .json; names that begin with a dot are left out"),
-            );
+            reader.say(empty(path));
         }
     }
     found

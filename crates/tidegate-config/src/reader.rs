@@ -33,6 +33,13 @@ pub struct Spanned<T> {
     pub span: Span,
 }
 
+impl<T> Spanned<T> {
+    /// Another value, which stands there too.
+    pub fn map<U>(self, make: impl FnOnce(T) -> U) -> Spanned<U> {
+        Spanned { value: make(self.value), span: self.span }
+    }
+}
+
 /// A map whose keys were checked.
 pub struct Map<'a> {
     reader: &'a Reader,
@@ -279,7 +286,9 @@ getters! {
     text -> Spanned<&'a str>, "A [`Kind::Text`].";
     flag -> Spanned<bool>, "A [`Kind::Flag`].";
     whole -> Spanned<u64>, "A [`Kind::Whole`].";
+    signed -> Spanned<i64>, "A [`Kind::Signed`].";
     duration -> Spanned<Micros>, "A [`Kind::Duration`].";
+    instant -> Spanned<Micros>, "A [`Kind::Instant`].";
     bytes -> Spanned<u64>, "A [`Kind::Bytes`].";
     percent -> Spanned<Percent>, "A [`Kind::Percent`].";
     rate -> Spanned<Rate>, "A [`Kind::Rate`].";
@@ -328,6 +337,18 @@ impl<'a> Value<'a> {
     pub fn whole(self) -> Option<Spanned<u64>> {
         let Kind::Whole { min, max } = self.kind else { return self.mistake() };
         self.scalar(|text| scalars::whole(text, min, max))
+    }
+
+    /// A [`Kind::Signed`].
+    pub fn signed(self) -> Option<Spanned<i64>> {
+        let Kind::Signed { min, max } = self.kind else { return self.mistake() };
+        self.scalar(|text| scalars::signed(text, min, max))
+    }
+
+    /// A [`Kind::Instant`].
+    pub fn instant(self) -> Option<Spanned<Micros>> {
+        let Kind::Instant = self.kind else { return self.mistake() };
+        self.scalar(times::instant)
     }
 
     /// A [`Kind::Duration`].
@@ -418,7 +439,9 @@ impl<'a> Value<'a> {
             Kind::Text => drop(self.text()),
             Kind::Flag => drop(self.flag()),
             Kind::Whole { .. } => drop(self.whole()),
+            Kind::Signed { .. } => drop(self.signed()),
             Kind::Duration { .. } => drop(self.duration()),
+            Kind::Instant => drop(self.instant()),
             Kind::Bytes { .. } => drop(self.bytes()),
             Kind::Percent => drop(self.percent()),
             Kind::Rate => drop(self.rate()),
@@ -584,7 +607,9 @@ fn choose(kind: Kind, node: Node<'_>) -> Kind {
         match **kind {
             Kind::Flag => scalars::flag(text).is_ok(),
             Kind::Whole { min, max } => scalars::whole(text, min, max).is_ok(),
+            Kind::Signed { min, max } => scalars::signed(text, min, max).is_ok(),
             Kind::Duration { min, max } => times::duration(text, min, max).is_ok(),
+            Kind::Instant => times::instant(text).is_ok(),
             Kind::Bytes { min, max } => scalars::bytes(text, min, max).is_ok(),
             Kind::Percent => scalars::percent(text).is_ok(),
             Kind::Rate => times::rate(text).is_ok(),

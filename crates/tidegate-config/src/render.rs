@@ -77,6 +77,9 @@ impl Diagnostic {
             let (origin, snippet) = snippet(sources, *at, AnnotationKind::Context, note);
             group = group.element(origin).elements(snippet);
         }
+        for fact in &self.facts {
+            group = group.element(Level::NOTE.message(clean(fact)));
+        }
         if let Some(help) = &self.help {
             group = group.element(Level::HELP.message(clean(help)));
         }
@@ -106,6 +109,7 @@ impl Diagnostic {
             "end_line": end.map(|end| end.line),
             "end_column": end.map(|end| end.column),
             "label": self.label,
+            "facts": self.facts,
             "help": self.help,
         })
     }

@@ -7,7 +7,10 @@ mod support;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use tidegate_config::{Caps, Report, RuleFiles, Sources, Style, document, load_texts};
+use tidegate_config::{
+    Caps, EXPECT, RULE_TESTS, Report, RuleFiles, STEP, Sources, Style, TEST, document, load_tests_text,
+    load_texts, reference,
+};
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
@@ -16,6 +19,10 @@ const FOLDERS: &[(&str, fn(&str, Vec<u8>) -> (Sources, Report))] = &[
     ("golden", |name, bytes| support::check(name, bytes, &Caps::default())),
     ("golden/rules", |name, bytes| {
         let loaded = load_texts([(name.into(), bytes)], &RuleFiles::default());
+        (loaded.sources, loaded.report)
+    }),
+    ("golden/tests", |name, bytes| {
+        let loaded = load_tests_text(Path::new(name), bytes, &Caps::default());
         (loaded.sources, loaded.report)
     }),
 ];
@@ -46,6 +53,19 @@ fn the_page_of_diagnostics_is_made_from_the_table() -> Outcome {
     assert_eq!(differs(&page, &document())?, None, "{BLESS}");
     Ok(())
 }
+
+#[test]
+fn the_keys_of_rule_tests_are_documented_from_the_table() -> Outcome {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/testing-rules.md");
+    let text = fs::read_to_string(&page)?;
+    let Some((by_hand, _)) = text.split_once(MADE) else { return Err("the mark is gone".into()) };
+    let tables = reference(&[&RULE_TESTS, &TEST, &STEP, &EXPECT]);
+    assert_eq!(differs(&page, &format!("{by_hand}{MADE}\n\n{tables}"))?, None, "{BLESS}");
+    Ok(())
+}
+
+/// What stands before the part of a page that is made.
+const MADE: &str = "<!-- Made from crates/tidegate-config/src/rule_tests/places.rs: TIDEGATE_BLESS=1 cargo test -p tidegate-config -->";
 
 const BLESS: &str = "if that is right: TIDEGATE_BLESS=1 cargo test -p tidegate-config";
 
