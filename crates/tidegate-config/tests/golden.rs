@@ -11,9 +11,11 @@ use tidegate_config::{Caps, Report, Sources, Style, document};
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
+/// Reads a file by its name and bytes, and says all that is wrong with it.
+type Check = fn(&str, Vec<u8>) -> (Sources, Report);
+
 /// A folder of cases, and who reads them. Other languages are another row.
-const FOLDERS: &[(&str, fn(&str, Vec<u8>) -> (Sources, Report))] =
-    &[("golden", |name, bytes| support::check(name, bytes, &Caps::default()))];
+const FOLDERS: &[(&str, Check)] = &[("golden", |name, bytes| support::check(name, bytes, &Caps::default()))];
 
 #[test]
 fn bad_files_are_told_as_written_down() -> Outcome {

@@ -143,7 +143,16 @@ fn yaml() -> impl Strategy<Value = String> {
     proptest::collection::vec(proptest::sample::select(pieces), 0..40).prop_map(|pieces| pieces.concat())
 }
 
-const GOOD: &str = "domain: shop\nx: &d {unit: minute, n: [1, '2', \"3\\n\"]}\ndescriptors:\n  - key: a\n    rate_limit:\n      <<: *d\n      name: |\n        long\n";
+const GOOD: &str = "\
+domain: shop
+x: &d {unit: minute, n: [1, '2', \"3\\n\"]}
+descriptors:
+  - key: a
+    rate_limit:
+      <<: *d
+      name: |
+        long
+";
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 4_000, failure_persistence: None, ..ProptestConfig::default() })]
