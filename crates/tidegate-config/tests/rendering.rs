@@ -104,7 +104,7 @@ fn hostile() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 3_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(support::config(3_000))]
 
     #[test]
     fn no_file_writes_to_a_terminal(text in hostile(), name in hostile()) {

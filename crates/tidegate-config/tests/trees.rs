@@ -1,5 +1,7 @@
 //! What a text becomes: values, places, aliases, merges, and no panic on anything.
 
+mod support;
+
 use proptest::prelude::*;
 use tidegate_config::{Caps, Code, Diagnostic, Node, NodeKind, Sources, Tree, parse};
 
@@ -133,6 +135,17 @@ fn what_aliases_stand_for_is_bounded() {
     assert_eq!(code(&chain(10)), Err(Code::TooDeep));
 }
 
+/// Lists and maps in each other, made of these.
+fn values(leaves: &'static [&'static str]) -> impl Strategy<Value = String> {
+    let leaf = proptest::sample::select(leaves).prop_map(String::from);
+    leaf.prop_recursive(3, 20, 4, |inner| {
+        let items = proptest::collection::vec(inner, 0..4);
+        let map = |items: &[String]| items.iter().map(|item| format!("k: {item}, ")).collect::<String>();
+        let list = items.clone().prop_map(|items| format!("[{}]", items.join(", ")));
+        prop_oneof![list, items.prop_map(move |items| format!("{{{}}}", map(&items)))]
+    })
+}
+
 /// Pieces of YAML, so that random texts reach further than the first letter.
 fn yaml() -> impl Strategy<Value = String> {
     let pieces = vec![
@@ -155,7 +168,7 @@ descriptors:
 ";
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 4_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(support::config(4_000))]
 
     #[test]
     fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
@@ -176,6 +189,14 @@ proptest! {
                 spans_hold(&sources, document)?;
             }
         }
+    }
+
+    #[test]
+    fn what_aliases_stand_for_is_counted(first in values(&["a"]), second in values(&["a", "*x"]), third in values(&["a", "*x", "*y"])) {
+        let text = format!("- &x [{first}]\n- &y [{second}]\n- {third}\n");
+        let (_, tree) = tree(&text).map_err(|trouble| TestCaseError::fail(format!("{text}: {trouble:?}")))?;
+        let walked: u64 = tree.documents().map(walked).sum();
+        prop_assert_eq!(walked, tree.expanded(), "{}", text);
     }
 
     #[test]
