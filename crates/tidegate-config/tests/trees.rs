@@ -101,12 +101,12 @@ fn merge_keys_work_as_in_yaml_1_1() {
 
 #[test]
 fn places_are_those_of_the_text() -> Result<(), Diagnostic> {
-    let text = "a: &x\n  b: 'ä b'\n  c:\n    - 1\n\n# end\nd: *x\ne: [1, 2]\n";
+    let text = "a: &x\n  b: 'ä b'\n  c:\n    - 1\n\n# end\nd: *x\ne: [1, 2]\nf:\n- {g: [h]}\n";
     let (sources, tree) = tree(text)?;
     let Some(root) = tree.documents().next() else { return Ok(()) };
     let values: Vec<Node<'_>> = root.entries().map(|(_, value)| value).collect();
     let slices: Vec<&str> = values.iter().map(|value| sources.slice(value.span())).collect();
-    assert_eq!(slices, ["b: 'ä b'\n  c:\n    - 1", "*x", "[1, 2]"]);
+    assert_eq!(slices, ["b: 'ä b'\n  c:\n    - 1", "*x", "[1, 2]", "{g: [h]}"]);
     assert_eq!(values[1].definition(), values[0].span());
     assert!(values[1].is_alias() && !values[0].is_alias());
     let inner: Vec<&str> = values[1].entries().map(|(key, _)| sources.slice(key.span())).collect();
