@@ -1,6 +1,6 @@
 //! `cargo xtask bench`: how fast are we? Two answers, see [`Bench`].
 //!
-//! `steps` counts the instructions of one step of each algorithm, beside a committed baseline. Instructions and not time: the count is
+//! `steps` counts the instructions of one step of each algorithm and of lookups in the book, beside a committed baseline. Instructions and not time: the count is
 //! the same on a busy machine and on an idle one, so a change of one per cent is seen. It still depends on the compiler, so the baseline
 //! says which one it was counted with.
 //!
@@ -25,7 +25,7 @@ const WRITE: &str = "--write";
 
 pub(crate) fn details() -> String {
     format!(
-        "\nsteps: prints a Markdown table of the steps in bench/benches/steps.rs beside {BASELINE}.\n  \
+        "\nsteps: prints a Markdown table of the steps and lookups in bench/benches beside {BASELINE}.\n  \
          {SAVE}   write the counts to that file, to be committed\n\
          It needs valgrind, which is installed where that needs no password, and gungraun-runner, which is built once\n\
          into the target folder.\n\n\
@@ -112,6 +112,7 @@ pub(crate) fn steps(tools: &Tools, save: bool) -> Outcome {
     let text = std::fs::read_to_string(&path).unwrap_or_default(); // No file: every step is new.
     let (baseline, counted_with) = parse_baseline(&text)?;
     println!("\n{}", table(&counts, &baseline));
+    same_for_any_size(&counts)?;
     if let Some(other) = counted_with.filter(|other| *other != compiler) {
         println!(
             "The baseline was counted with {other}, this with {compiler}: small differences mean nothing."
@@ -121,6 +122,18 @@ pub(crate) fn steps(tools: &Tools, save: bool) -> Outcome {
         std::fs::write(&path, write_baseline(&counts, &compiler))
             .map_err(|error| Failure::Failed(format!("{BASELINE} cannot be written: {error}")))?;
         println!("Saved to {BASELINE}.");
+    }
+    Ok(())
+}
+
+/// A lookup in a large book may cost at most a fifth more than in a small one. Instructions are no speed, so this can be checked.
+fn same_for_any_size(counts: &Counts) -> Outcome {
+    let of = |rules| counts.get(&format!("lookup_{rules}_rules")).copied().unwrap_or_default();
+    let (small, large) = (of(10), of(100_000));
+    if small == 0 || large * 5 > small * 6 {
+        return Err(Failure::Failed(format!(
+            "a lookup among 100 000 rules takes {large} instructions, among 10 {small}: more than a fifth apart"
+        )));
     }
     Ok(())
 }
@@ -179,8 +192,7 @@ fn count(tools: &Tools) -> Result<Counts, Failure> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::iter::once(tools.runner_folder.clone()).chain(std::env::split_paths(&path));
     let path = std::env::join_paths(folders).map_err(|error| Failure::Failed(format!("PATH: {error}")))?;
-    let words =
-        ["bench", "--quiet", "--package=tidegate-bench", "--bench=steps", "--", "--output-format=json"];
+    let words = ["bench", "--quiet", "--package=tidegate-bench", "--", "--output-format=json"];
     let mut bench = shell::cargo(&words);
     bench.env("PATH", path).env("GUNGRAUN_HOME", &tools.output_folder);
     parse_counts(&shell::read(&mut bench)?)
@@ -229,7 +241,7 @@ fn parse_baseline(text: &str) -> Result<(Counts, Option<String>), Failure> {
 
 fn write_baseline(counts: &Counts, compiler: &str) -> String {
     let mut text = format!(
-        "# Instructions of one step (bench/benches/steps.rs), written by `cargo xtask bench steps --save`.\n\
+        "# Instructions of one step or lookup (bench/benches), written by `cargo xtask bench steps --save`.\n\
          # counted with {compiler}\n"
     );
     for (name, count) in counts {
@@ -310,6 +322,14 @@ mod tests {
     fn a_runner_that_counts_nothing_is_a_failure() {
         assert!(parse_counts("").is_err());
         assert!(parse_counts(r#"{"id":"fixed_window","profiles":[]}"#).is_err());
+    }
+
+    #[test]
+    fn a_lookup_that_grows_with_the_book_is_a_failure() {
+        let lookups = |large| counts(&[("lookup_10_rules", 500), ("lookup_100000_rules", large)]);
+        assert!(same_for_any_size(&lookups(600)).is_ok());
+        assert!(same_for_any_size(&lookups(601)).is_err());
+        assert!(same_for_any_size(&counts(&[])).is_err());
     }
 
     #[test]

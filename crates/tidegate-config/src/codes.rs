@@ -189,6 +189,11 @@ codes! {
         fix: "Write amount, slash, window.",
         bad: "limit: 100 per min\n", good: "limit: 100/min\n",
     }
+    BadSize "bad-size" Error "not a size" {
+        means: "A size is a whole number of bytes with a unit: `512KiB`, `32MiB`, `2GiB`, or `KB`, `MB`, `GB` for powers of ten.",
+        fix: "Write it like that.",
+        bad: "file_bytes_max: 32 megs\n", good: "file_bytes_max: 32MiB\n",
+    }
     BadPercent "bad-percent" Error "not a percentage" {
         means: "A percentage is a number from 0 to 100 with at most two decimals: `25%`, `25`, `0.5%`.",
         fix: "Write it like that.",
@@ -204,6 +209,146 @@ codes! {
                 behind the prefix have to be zero, because otherwise either half could be the mistake.",
         fix: "Write the first address of the range.",
         bad: "from: 10.1.2.3/8\n", good: "from: 10.0.0.0/8\n",
+    }
+    NoRuleFiles "no-rule-files" Error "no rule file was found" {
+        means: "Below the folder of rules there is no file whose name ends in `.yaml`, `.yml` or `.json`. A folder that is not mounted looks \
+                like this, so it is not taken for \"no rules\".",
+        fix: "Check the path and the names of the files. Names that begin with a dot are left out.",
+        bad: "", good: "",
+    }
+    EmptyText "empty-text" Error "a name that is empty" {
+        means: "Domains, keys, tiers and what `replaces` names cannot be empty: no request could mean them.",
+        fix: "Write the name.",
+        bad: "domain: \"\"\n", good: "domain: shop\n",
+    }
+    DuplicateDomain "duplicate-domain" Error "the same domain twice" {
+        means: "Two documents, in one file or in two, are about the same domain. Which settings hold could not be known.",
+        fix: "Put all of its descriptors into one document, or allow it by the setting `rules.merge_domains`.",
+        bad: "domain: shop\n---\ndomain: shop\n", good: "domain: shop\n---\ndomain: blog\n",
+    }
+    DuplicateDescriptor "duplicate-descriptor" Error "the same descriptor twice" {
+        means: "Two siblings have the same key and value, so the second would never be found. An empty value is the same as none.",
+        fix: "Join them: several limits go into `rate_limits`, children into one `descriptors`.",
+        bad: "- key: user\n  rate_limit: { limit: 5/1s }\n- key: user\n  rate_limit: { limit: 100/1m }\n",
+        good: "- key: user\n  rate_limits:\n    - { limit: 5/1s }\n    - { limit: 100/1m }\n",
+    }
+    DuplicateRule "duplicate-rule" Error "two limits that cannot be told apart" {
+        means: "A limit is known, to its counters and metrics, by its `name`, or else by its algorithm and window. Two of one descriptor have \
+                the same.",
+        fix: "Give them names.",
+        bad: "rate_limits:\n  - { limit: 5/1m }\n  - { limit: 9/1m }\n",
+        good: "rate_limits:\n  - { limit: 5/1m, name: reads }\n  - { limit: 9/1m, name: all }\n",
+    }
+    TooManyLevels "too-many-levels" Error "descriptors nested too deeply" {
+        means: "A path has as many levels as a request's descriptor has entries. The bound is far above any real one.",
+        fix: "Check the indentation.",
+        bad: "", good: "",
+    }
+    SaidTwice "said-twice" Error "the same thing in two spellings" {
+        means: "A limit is `limit`, or `requests_per_unit` and `unit`; a descriptor has `rate_limit` or `rate_limits`. Not both.",
+        fix: "Keep one.",
+        bad: "rate_limit: { limit: 5/1s, unit: minute }\n", good: "rate_limit: { limit: 5/1s }\n",
+    }
+    NoLimit "no-limit" Error "how much?" {
+        means: "A limit needs a number, or says `unlimited: true`. A descriptor that always counts needs a limit.",
+        fix: "Add it.",
+        bad: "rate_limit: { algorithm: gcra }\n", good: "rate_limit: { limit: 5/1s, algorithm: gcra }\n",
+    }
+    NoWindow "no-window" Error "in which time?" {
+        means: "All algorithms but `concurrency` count within a window.",
+        fix: "Add it: `limit: 100/1m`, or `unit: minute`.",
+        bad: "rate_limit: { limit: 100 }\n", good: "rate_limit: { limit: 100/1m }\n",
+    }
+    ForeignField "foreign-field" Error "a field of another algorithm" {
+        means: "The field means nothing to the algorithm of this limit. It is refused and not skipped: whoever wrote `burst` expects one.",
+        fix: "Remove it, or choose the algorithm that has it.",
+        bad: "rate_limit: { limit: 5/1s, burst: 10 }\n", good: "rate_limit: { limit: 5/1s, algorithm: token_bucket, burst: 10 }\n",
+    }
+    UnlimitedLimit "unlimited-limit" Error "unlimited, and a limit" {
+        means: "`unlimited: true` stands without numbers.",
+        fix: "Remove one of them.",
+        bad: "rate_limit: { unlimited: true, unit: day }\n", good: "rate_limit: { unlimited: true }\n",
+    }
+    NotACalendarUnit "not-a-calendar-unit" Error "a calendar has no such unit" {
+        means: "`algorithm: calendar` counts by the days, weeks or months of a time zone.",
+        fix: "Use one of them, or an algorithm that takes any window.",
+        bad: "rate_limit: { limit: 5/2d, algorithm: calendar }\n", good: "rate_limit: { limit: 5/day, algorithm: calendar }\n",
+    }
+    ImpossibleLimit "impossible-limit" Error "numbers that cannot be counted" {
+        means: "The algorithm cannot count this exactly; the message says why.",
+        fix: "Do what the message says.",
+        bad: "rate_limit: { limit: 20000/1h, algorithm: sliding_log }\n", good: "rate_limit: { limit: 20000/1h, strict: true }\n",
+    }
+    ReplacesItself "replaces-itself" Error "a limit that replaces itself" {
+        means: "`replaces` names the limit that it stands in.",
+        fix: "Write the name of another limit.",
+        bad: "rate_limit: { limit: 5/1s, name: a, replaces: [{ name: a }] }\n",
+        good: "rate_limit: { limit: 5/1s, name: a, replaces: [{ name: b }] }\n",
+    }
+    ShareWithoutWildcard "share-without-wildcard" Error "nothing to share" {
+        means: "`share_threshold` lets all values that fit a wildcard share one counter. Without a wildcard there is one value, or all have their own.",
+        fix: "Write a value with `*`, or remove it. To count all values together, use `value: \"*\"`.",
+        bad: "- key: path\n  share_threshold: true\n", good: "- key: path\n  value: \"*\"\n  share_threshold: true\n",
+    }
+    TierOfSeveral "tier-of-several" Error "which limit does the tier change?" {
+        means: "The descriptor has several limits, and the tier says what changes without saying of which.",
+        fix: "Write all limits of the tier, as a list.",
+        bad: "rate_limits: [{ limit: 5/1s }, { limit: 100/1m }]\ntiers:\n  pro: { requests_per_unit: 10 }\n",
+        good: "rate_limits: [{ limit: 5/1s }, { limit: 100/1m }]\ntiers:\n  pro: [{ limit: 10/1s }, { limit: 100/1m }]\n",
+    }
+    AlwaysOpen "always-open" Error "a limit for every request, of which counter?" {
+        means: "`always: true` counts every request of the domain on one counter. So all values on its path are fixed, and there are no tiers.",
+        fix: "Give every descriptor on the path a `value` without `*`.",
+        bad: "- key: global\n  always: true\n  rate_limit: { limit: 10000/1s }\n",
+        good: "- key: global\n  value: all\n  always: true\n  rate_limit: { limit: 10000/1s }\n",
+    }
+    UnknownVariable "unknown-variable" Warning "an environment variable that nobody reads" {
+        means: "Variables that begin with `TIDEGATE_` are settings. This one is not the name of any.",
+        fix: "Check the spelling; `tidegate config show --settings` lists them.",
+        bad: "", good: "",
+    }
+    LimitZero "limit-zero" Warning "a limit that refuses everything" {
+        means: "A limit of 0 refuses every request. That is how an address is shut out, and what a forgotten number comes to.",
+        fix: "Nothing has to be done if it is meant.",
+        bad: "rate_limit: { unit: minute }\n", good: "rate_limit: { unit: minute, requests_per_unit: 5 }\n",
+    }
+    IgnoredAmount "ignored-amount" Warning "a number beside `unlimited`" {
+        means: "`unlimited: true` stands without numbers. envoyproxy/ratelimit takes this one, so it is not refused.",
+        fix: "Remove one of them.",
+        bad: "rate_limit: { unlimited: true, requests_per_unit: 5 }\n", good: "rate_limit: { unlimited: true }\n",
+    }
+    EnforceInShadow "enforce-in-shadow" Warning "a rollout that is in shadow" {
+        means: "In `shadow_mode` nobody is refused, so `enforce` has no effect.",
+        fix: "Remove `shadow_mode` to begin the rollout.",
+        bad: "- key: user\n  shadow_mode: true\n  rate_limit: { limit: 5/1s, enforce: 10% }\n",
+        good: "- key: user\n  rate_limit: { limit: 5/1s, enforce: 10% }\n",
+    }
+    ReplacesNobody "replaces-nobody" Warning "replaces a limit that is not there" {
+        means: "No limit of the domain has this name.",
+        fix: "Check the spelling.",
+        bad: "", good: "",
+    }
+    ReplaceEachOther "replace-each-other" Warning "two limits that replace each other" {
+        means: "Were both dropped, a request that finds both would not be limited at all. Both stay.",
+        fix: "Remove one of the two `replaces`.",
+        bad: "", good: "",
+    }
+    TierIsAKey "tier-is-a-key" Warning "`trust_tier` has no effect" {
+        means: "The domain has a descriptor whose key is `tier`, so the entry is matched against it and says nothing about the caller.",
+        fix: "Give the descriptor another key, or remove `trust_tier`.",
+        bad: "", good: "",
+    }
+    OddName "odd-name" Warning "a name that headers cannot carry" {
+        means: "Names of limits are sent in headers, which carry printable ASCII.",
+        fix: "Use up to 100 printable ASCII characters.",
+        bad: "rate_limit: { limit: 5/1s, name: größe }\n", good: "rate_limit: { limit: 5/1s, name: size }\n",
+    }
+    Unreachable "unreachable" Warning "a descriptor that is never found" {
+        means: "A sibling with `value: \"*\"` fits every value and is tried first. Fixed values come first wherever they stand, then wildcards in \
+                the order of the file, then the descriptor without a value.",
+        fix: "Move it before the `*`, or remove one of them.",
+        bad: "- key: path\n  value: \"*\"\n- key: path\n  value: \"/api/*\"\n",
+        good: "- key: path\n  value: \"/api/*\"\n- key: path\n  value: \"*\"\n",
     }
     NotYet "not-yet" Warning "understood, but without effect yet" {
         means: "The key or word is part of the language, and this version takes it, but acts as the message says.",

@@ -76,6 +76,13 @@ pub enum Kind {
         /// The longest.
         max: Micros,
     },
+    /// An amount of memory: `32MiB`.
+    Bytes {
+        /// The least.
+        min: u64,
+        /// The most.
+        max: u64,
+    },
     /// From `0%` to `100%`.
     Percent,
     /// An amount and a window: `100/min`.
@@ -218,6 +225,7 @@ impl Kind {
             Self::Flag => "`true` or `false`".into(),
             Self::Whole { .. } => "a whole number".into(),
             Self::Duration { .. } => "a duration such as `15m`".into(),
+            Self::Bytes { .. } => "a size such as `32MiB`".into(),
             Self::Percent => "a percentage such as `25%`".into(),
             Self::Rate => "a rate such as `100/min`".into(),
             Self::Word(words) => {

@@ -44,19 +44,36 @@ mod near; // "did you mean …?"
 mod scalars; // flags, numbers, percentages, addresses
 mod times; // durations and rates
 mod reader; // trees to values, by the tables
+mod json; // what is only handed on
+
+mod rules; // rule files: documents to drafts
+mod load; // files and folders to all rules
+mod settings; // flags, environment, file and defaults to settings
+mod watch; // when files change
+mod live; // the book in force
+
 mod reference; // the tables as Markdown
 mod schema; // the tables as JSON Schema
 
 pub use codes::{Code, Page, Severity, document};
 pub use diagnostic::{Diagnostic, quoted};
 pub use fields::{Field, Kind, Origin, Place, Status, Word, reachable};
+pub use live::{Following, LiveRules};
+pub use load::{Loaded, RuleFiles, load, load_texts};
 pub use near::nearest;
 pub use reader::{Map, Names, Reader, Spanned, Value, Values};
 pub use reference::reference;
 pub use render::Style;
 pub use report::{KEPT_MAX, Report};
+pub use rules::{
+    DEFAULTS, DESCRIPTOR, DOMAIN, Defaults, DomainText, EXEMPT, RATE_LIMIT, REPLACES, TIER, read,
+};
 pub use scalars::{Cidr, Percent};
 pub use schema::schema;
+pub use settings::{
+    FILE_VARIABLE, Given, Resolved, SETTINGS, SETTINGS_FILE, Said, Setting, Settings, resolve,
+};
 pub use source::{LineColumn, Sources, Span};
 pub use times::{Rate, TimeUnit, Window};
+pub use watch::Watch;
 pub use yaml::{Caps, Entries, Items, Node, NodeKind, Tree, parse};

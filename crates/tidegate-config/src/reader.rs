@@ -264,6 +264,7 @@ getters! {
     flag -> Spanned<bool>, "A [`Kind::Flag`].";
     whole -> Spanned<u64>, "A [`Kind::Whole`].";
     duration -> Spanned<Micros>, "A [`Kind::Duration`].";
+    bytes -> Spanned<u64>, "A [`Kind::Bytes`].";
     percent -> Spanned<Percent>, "A [`Kind::Percent`].";
     rate -> Spanned<Rate>, "A [`Kind::Rate`].";
     cidr -> Spanned<Cidr>, "A [`Kind::Cidr`].";

@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use ipnet::IpNet;
+
 use crate::codes::Code;
 use crate::diagnostic::quoted;
 
@@ -40,6 +42,13 @@ pub struct Cidr {
     pub prefix: u8,
 }
 
+impl Cidr {
+    /// As a network; none if the prefix is longer than the address.
+    pub fn network(self) -> Option<IpNet> {
+        IpNet::new(self.address, self.prefix).ok()
+    }
+}
+
 /// The words of YAML 1.1, in any case: what Go's reader takes, which the reference is read by.
 const FLAGS: [(&str, bool); 8] = [
     ("true", true),
@@ -73,6 +82,35 @@ pub(crate) fn whole(text: &str, min: u64, max: u64) -> Result<u64, Wrong> {
     let side = if number < u128::from(min) { "small" } else { "large" };
     let message = format!("{} is too {side}: it has to be from {min} to {max}", quoted(text));
     Err(Wrong::new(Code::OutOfRange, message))
+}
+
+/// What sizes end in.
+const SIZES: [(&str, u64); 8] = [
+    ("kib", 1 << 10),
+    ("mib", 1 << 20),
+    ("gib", 1 << 30),
+    ("tib", 1 << 40),
+    ("kb", 1_000),
+    ("mb", 1_000_000),
+    ("gb", 1_000_000_000),
+    ("b", 1),
+];
+
+pub(crate) fn bytes(text: &str, min: u64, max: u64) -> Result<u64, Wrong> {
+    let lower = text.trim().to_ascii_lowercase();
+    let unit = SIZES.iter().find_map(|(end, size)| Some((lower.strip_suffix(end)?, *size)));
+    let (number, size) = unit.unwrap_or((&lower, 1));
+    let number = digits(number.trim_end()).map_err(|_| {
+        Wrong::new(Code::BadSize, format!("{} is not a size", quoted(text)))
+            .help("write a whole number with a unit: `512KiB`, `32MiB`, `2GiB`")
+    })?;
+    let bytes = number.saturating_mul(u128::from(size));
+    if bytes < u128::from(min) || bytes > u128::from(max) {
+        let side = if bytes < u128::from(min) { "small" } else { "large" };
+        let message = format!("{} is too {side}: it has to be from {min} to {max} bytes", quoted(text));
+        return Err(Wrong::new(Code::OutOfRange, message));
+    }
+    Ok(bytes as u64)
 }
 
 /// A whole number of any size that fits; what does not is as large as can be.

@@ -96,6 +96,10 @@ impl Places {
                 json!({ "anyOf": [{ "type": "integer", "minimum": min, "maximum": max }, pattern(WHOLE)] })
             }
             Kind::Duration { .. } => pattern(&durations()),
+            Kind::Bytes { .. } => json!({ "anyOf": [
+                { "type": "integer", "minimum": 0 },
+                pattern(&format!("{WHOLE} *([kKmMgGtT][iI]?)?[bB]?")),
+            ] }),
             Kind::Percent => json!({ "anyOf": [
                 { "type": "number", "minimum": 0, "maximum": 100 },
                 pattern(r"[0-9]{1,3}(\.[0-9]{1,2})? *%?"),

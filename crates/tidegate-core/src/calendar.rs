@@ -21,6 +21,17 @@ pub enum Unit {
     Month,
 }
 
+impl Unit {
+    /// The name used in rule files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Day => "day",
+            Self::Week => "week",
+            Self::Month => "month",
+        }
+    }
+}
+
 /// The weekday on which weeks start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[expect(missing_docs, reason = "weekdays name themselves")]

@@ -35,22 +35,33 @@ mod log; // the exact sliding log
 mod shaper; // the leaky bucket that delays instead of refusing
 mod window; // fixed window, two windows, sub-windows
 
-mod decision; // a whole request, from the verdicts on its takes
 mod key; // the identity of a counter
+mod pattern; // wildcards
+mod rule; // a limit, where it stands, and what its verdict is for
+
+mod query; // what a request asks
+mod book; // all rules, compiled
+mod plan; // what counts for a request
+
+mod decision; // a whole request, from the verdicts on its takes
 
 mod packed; // states as a table in memory keeps them
 mod portable; // states as bytes, for stores and snapshots
 
 pub use ask::{Ask, Receipt};
+pub use book::{Book, DEPTH_MAX, DescriptorDraft, Domain, DomainDraft, Exempt, Matching};
 pub use bucket::Level;
 pub use calendar::{Calendar, Period, Unit, Weekday};
-pub use decision::{Role, admits};
+pub use decision::{Role, admits, told};
 pub use key::{Key, KeyParts, Secret};
 pub use limit::{
     AMOUNT_MAX, Algorithm, Charge, LOG_AMOUNT_MAX, Limit, LimitError, PLACES_MAX, SUB_WINDOWS_MAX,
 };
 pub use packed::{Class, Era, Packed};
+pub use plan::{Fate, Found, Plan, Planned};
 pub use portable::{FORMS, Form, PORTABLE_VERSION, PortableError};
+pub use query::{Descriptor, Entry, OwnLimit, Query};
+pub use rule::{Consistency, OnStoreFailure, Origin, PathEntry, Policy, Rule, RuleDraft, Share, rule_id};
 pub use shaper::{Reservation, Shaped, Shaper};
 pub use state::State;
 pub use time::{Micros, Tick};

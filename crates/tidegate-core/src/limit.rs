@@ -10,7 +10,7 @@ use crate::log::SlidingLog;
 use crate::step::{self, Law};
 use crate::time::PRODUCT_MAX;
 use crate::window::{FixedWindow, SubWindows};
-use crate::{Bound, Class, Micros, Tick};
+use crate::{Bound, Class, KeyParts, Micros, Tick};
 
 pub use crate::step::Charge;
 
@@ -187,9 +187,7 @@ pub enum LimitError {
         zone: String,
     },
     /// A place cannot be owed.
-    #[error(
-        "`charge: always` has no meaning for a concurrency limit: a place is held or it is not; leave it out"
-    )]
+    #[error("a concurrency limit cannot be charged always: a place is held or it is not; leave `charge` out")]
     AlwaysWithoutWindow,
 }
 
@@ -421,6 +419,37 @@ impl Limit {
         self.class
     }
 
+    /// Algorithm and window, as ids of rules without a name end: `sliding_window/1m`, `calendar/month`, `concurrency`.
+    pub fn label(&self) -> String {
+        match &self.kind {
+            Kind::Concurrency(_) => self.algorithm.to_string(),
+            Kind::Calendar { calendar, .. } => format!("{}/{}", self.algorithm, calendar.unit().name()),
+            _ => format!("{}/{}", self.algorithm, self.window().unwrap_or_default()),
+        }
+    }
+
+    /// Adds what makes a counter another one to its key: algorithm, window, sub-windows, strictness, calendar. Not the numbers,
+    /// which may change while it counts, nor a time to live, which would let go of the places that are held.
+    #[must_use]
+    pub(crate) fn shape(&self, parts: KeyParts) -> KeyParts {
+        let parts = parts.part(self.algorithm.name().as_bytes());
+        let window = |us: u64, k: u32, strict: bool| {
+            parts.part(&us.to_le_bytes()).part(&k.to_le_bytes()).part(&[u8::from(strict)])
+        };
+        match &self.kind {
+            Kind::Fixed(law) => window(law.window_us, 1, false),
+            Kind::Sub(law) => window(law.window_us(), law.k, law.strict),
+            Kind::Cells(law) => window(law.window_us(), 1, law.strict),
+            Kind::Log(law) => window(law.window_us, 1, false),
+            Kind::Bucket { law, .. } => window(law.window_us(), 1, false),
+            Kind::Concurrency(_) => parts,
+            Kind::Calendar { calendar, .. } => parts
+                .part(calendar.unit().name().as_bytes())
+                .part(calendar.zone().as_bytes())
+                .part(&[calendar.week_start() as u8]),
+        }
+    }
+
     pub(crate) fn kind(&self) -> &Kind {
         &self.kind
     }
@@ -485,12 +514,7 @@ impl fmt::Display for Limit {
             Kind::Bucket { law, .. } => write!(out, "/{} burst={}", Micros::new(law.window_us()), law.burst)?,
             Kind::Concurrency(law) => write!(out, " ttl={}", Micros::new(law.ttl_us))?,
             Kind::Calendar { calendar, .. } => {
-                let unit = match calendar.unit() {
-                    Unit::Day => "day",
-                    Unit::Week => "week",
-                    Unit::Month => "month",
-                };
-                write!(out, "/{unit} zone={}", calendar.zone())?;
+                write!(out, "/{} zone={}", calendar.unit().name(), calendar.zone())?;
                 if calendar.unit() == Unit::Week {
                     write!(out, " week_start={}", format!("{:?}", calendar.week_start()).to_lowercase())?;
                 }

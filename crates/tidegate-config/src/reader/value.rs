@@ -67,6 +67,12 @@ impl<'a> Value<'a> {
         self.scalar(|text| times::duration(text, min, max))
     }
 
+    /// A [`Kind::Bytes`].
+    pub fn bytes(self) -> Option<Spanned<u64>> {
+        let Kind::Bytes { min, max } = self.kind else { return self.mistake() };
+        self.scalar(|text| scalars::bytes(text, min, max))
+    }
+
     /// A [`Kind::Percent`].
     pub fn percent(self) -> Option<Spanned<Percent>> {
         let Kind::Percent = self.kind else { return self.mistake() };
@@ -144,6 +150,7 @@ impl<'a> Value<'a> {
             Kind::Flag => drop(self.flag()),
             Kind::Whole { .. } => drop(self.whole()),
             Kind::Duration { .. } => drop(self.duration()),
+            Kind::Bytes { .. } => drop(self.bytes()),
             Kind::Percent => drop(self.percent()),
             Kind::Rate => drop(self.rate()),
             Kind::Cidr => drop(self.cidr()),
@@ -309,6 +316,7 @@ pub(super) fn choose(kind: Kind, node: Node<'_>) -> Kind {
             Kind::Flag => scalars::flag(text).is_ok(),
             Kind::Whole { min, max } => scalars::whole(text, min, max).is_ok(),
             Kind::Duration { min, max } => times::duration(text, min, max).is_ok(),
+            Kind::Bytes { min, max } => scalars::bytes(text, min, max).is_ok(),
             Kind::Percent => scalars::percent(text).is_ok(),
             Kind::Rate => times::rate(text).is_ok(),
             Kind::Cidr => scalars::cidr(text).is_ok(),

@@ -1,0 +1,118 @@
+//! The book that is in force, and how it is replaced while requests are decided: loaded and compiled aside, then swapped by one pointer.
+//! Rules with an error in them change nothing.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::{ArcSwap, Guard};
+use signal_hook::consts::SIGHUP;
+use signal_hook::iterator::{Handle, Signals};
+use tidegate_core::{Book, Secret};
+
+use crate::load::{Loaded, RuleFiles, load};
+use crate::watch::Watch;
+
+/// Rules that can be loaded again.
+#[derive(Debug)]
+pub struct LiveRules {
+    files: RuleFiles,
+    secret: Secret,
+    book: ArcSwap<Book>,
+    /// One load at a time, so that an older one cannot end last.
+    loading: Mutex<()>,
+    loads: AtomicU64,
+    failures: AtomicU64,
+}
+
+impl LiveRules {
+    /// Loads the rules for the first time. Without any that are valid there is nothing to be live; what is wrong comes back.
+    pub fn start(files: RuleFiles, secret: Secret) -> Result<(Arc<Self>, Loaded), Loaded> {
+        let mut loaded = load(&files);
+        if !loaded.is_valid() {
+            return Err(loaded);
+        }
+        let book = Book::new(std::mem::take(&mut loaded.domains), secret);
+        let live = Self {
+            files,
+            secret,
+            book: ArcSwap::from_pointee(book),
+            loading: Mutex::new(()),
+            loads: AtomicU64::new(1),
+            failures: AtomicU64::new(0),
+        };
+        Ok((Arc::new(live), loaded))
+    }
+
+    /// The book in force. Held for one request: whoever holds it longer keeps an old one alive.
+    #[inline]
+    pub fn book(&self) -> Guard<Arc<Book>> {
+        self.book.load()
+    }
+
+    /// Loads the rules again and, if there is no error in them, puts them in force. Counters are found by the rules' ids, so they go on
+    /// where those stay the same.
+    pub fn reload(&self) -> Loaded {
+        let _one = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut loaded = load(&self.files);
+        if loaded.is_valid() {
+            self.book.store(Arc::new(Book::new(std::mem::take(&mut loaded.domains), self.secret)));
+            self.loads.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.failures.fetch_add(1, Ordering::Relaxed);
+        }
+        loaded
+    }
+
+    /// How often rules were put in force, the first time included, and how often they had errors.
+    pub fn counts(&self) -> (u64, u64) {
+        (self.loads.load(Ordering::Relaxed), self.failures.load(Ordering::Relaxed))
+    }
+
+    /// Reloads whenever the files may have changed or the process gets a SIGHUP, until what comes back is dropped. `told` is shown what came of it.
+    pub fn follow(
+        self: &Arc<Self>,
+        mut told: impl FnMut(&Self, &Loaded) + Send + 'static,
+    ) -> std::io::Result<Following> {
+        let live = self.clone();
+        let watch = Watch::start(self.files.paths.clone(), move || {
+            let loaded = live.reload();
+            told(&live, &loaded);
+        })?;
+        Following::start(watch)
+    }
+}
+
+/// Reloads go on while this lives.
+#[derive(Debug)]
+pub struct Following {
+    watch: Arc<Watch>,
+    signals: Handle,
+}
+
+impl Following {
+    pub(crate) fn start(watch: Watch) -> std::io::Result<Self> {
+        let watch = Arc::new(watch);
+        let mut signals = Signals::new([SIGHUP])?;
+        let handle = signals.handle();
+        let nudged = Arc::downgrade(&watch);
+        std::thread::Builder::new().name("hangup".into()).spawn(move || {
+            for _ in signals.forever() {
+                if let Some(watch) = nudged.upgrade() {
+                    watch.nudge();
+                }
+            }
+        })?;
+        Ok(Self { watch, signals: handle })
+    }
+
+    /// As if something had changed.
+    pub fn nudge(&self) {
+        self.watch.nudge();
+    }
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        self.signals.close();
+    }
+}

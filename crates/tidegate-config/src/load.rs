@@ -1,0 +1,258 @@
+//! Files and folders to all rules: found, read, checked together.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tidegate_core::DomainDraft;
+
+use crate::codes::Code;
+use crate::diagnostic::{Diagnostic, quoted};
+use crate::reader::Reader;
+use crate::report::Report;
+use crate::rules::{self, DOMAIN, Defaults, DomainText};
+use crate::source::Sources;
+use crate::yaml::{self, Caps};
+
+/// How many files there may be, and how many levels of folders: enough for people, and an end for loops of links.
+const FILES_MAX: usize = 10_000;
+const FOLDERS_MAX: usize = 16;
+/// What the names of rule files end in.
+const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
+/// How often files are read anew that changed while they were read.
+const ATTEMPTS_MAX: usize = 5;
+
+/// Which rules to load, and what holds for them.
+#[derive(Clone, Debug, Default)]
+pub struct RuleFiles {
+    /// Files, and folders of files.
+    pub paths: Vec<PathBuf>,
+    /// Bounds of each file.
+    pub caps: Caps,
+    /// May a domain stand in several documents?
+    pub merge_domains: bool,
+    /// What holds for limits that do not say otherwise.
+    pub defaults: Defaults,
+}
+
+/// What was found.
+#[derive(Debug)]
+pub struct Loaded {
+    /// All domains, in order; to be used only if there are no errors.
+    pub domains: Vec<DomainDraft>,
+    /// What is wrong.
+    pub report: Report,
+    /// The files, to show it.
+    pub sources: Sources,
+}
+
+impl Loaded {
+    /// Can the rules be used?
+    pub fn is_valid(&self) -> bool {
+        self.report.errors() == 0
+    }
+}
+
+/// Loads all rules. Never a mixture of old and new files: what changes while it is read is read anew.
+pub fn load(files: &RuleFiles) -> Loaded {
+    for _ in 1..ATTEMPTS_MAX {
+        let before = fingerprint(&files.paths);
+        let loaded = load_once(files);
+        if before == fingerprint(&files.paths) {
+            return loaded;
+        }
+    }
+    load_once(files)
+}
+
+/// Loads rules from texts that are here already, each with a name.
+pub fn load_texts(texts: impl IntoIterator<Item = (String, Vec<u8>)>, files: &RuleFiles) -> Loaded {
+    let reader = Reader::new(&[&DOMAIN]);
+    load_all(texts.into_iter().map(|(name, bytes)| (name, Ok(bytes))), files, reader)
+}
+
+fn load_once(files: &RuleFiles) -> Loaded {
+    let reader = Reader::new(&[&DOMAIN]);
+    let paths = find(files, &reader);
+    let texts = paths.iter().map(|path| (path.display().to_string(), read_file(path, files.caps.bytes)));
+    load_all(texts, files, reader)
+}
+
+fn load_all(
+    texts: impl Iterator<Item = (String, Result<Vec<u8>, Diagnostic>)>,
+    files: &RuleFiles,
+    reader: Reader,
+) -> Loaded {
+    let mut sources = Sources::new();
+    let mut domains: Vec<DomainText> = Vec::new();
+    for (name, bytes) in texts {
+        let source = bytes.and_then(|bytes| sources.add(name.clone(), bytes));
+        match source.and_then(|source| yaml::parse(source, &sources, &files.caps)) {
+            Ok(tree) => {
+                domains.extend(rules::read(&reader, &sources, &tree, &Arc::from(name), files.defaults));
+            }
+            Err(trouble) => reader.say(trouble),
+        }
+    }
+    let domains = join(domains, files.merge_domains, &reader);
+    Loaded { domains, report: reader.finish(), sources }
+}
+
+/// Domains of the same name become one, or are refused.
+fn join(texts: Vec<DomainText>, merge: bool, reader: &Reader) -> Vec<DomainDraft> {
+    let mut domains: Vec<DomainText> = Vec::with_capacity(texts.len());
+    let mut seen: HashMap<String, usize> = HashMap::new();
+    for text in texts {
+        match seen.get(&text.draft.name) {
+            None => {
+                seen.insert(text.draft.name.clone(), domains.len());
+                domains.push(text);
+            }
+            Some(first) if merge => merge_into(&mut domains[*first], text, reader),
+            Some(first) => reader.say(
+                Diagnostic::new(
+                    Code::DuplicateDomain,
+                    text.at,
+                    format!("the domain {} stands twice", quoted(&text.draft.name)),
+                )
+                .label("once more")
+                .note(domains[*first].at, "first here")
+                .help("put its descriptors into one document, or set `rules.merge_domains`"),
+            ),
+        }
+    }
+    domains.into_iter().map(|text| text.draft).collect()
+}
+
+fn merge_into(first: &mut DomainText, more: DomainText, reader: &Reader) {
+    if let Some(at) = more.settings {
+        reader.say(
+            Diagnostic::new(
+                Code::DuplicateDomain,
+                at,
+                format!("settings of the domain {} in its second document", quoted(&more.draft.name)),
+            )
+            .label("only the first may have them")
+            .note(first.at, "the first")
+            .help("move it there"),
+        );
+    }
+    let known: HashSet<(&str, Option<&str>)> =
+        first.draft.descriptors.iter().map(|draft| (draft.key.as_str(), draft.value.as_deref())).collect();
+    for draft in &more.draft.descriptors {
+        if known.contains(&(draft.key.as_str(), draft.value.as_deref())) {
+            let value =
+                draft.value.as_deref().map_or_else(String::new, |value| format!(" = {}", quoted(value)));
+            reader.say(
+                Diagnostic::new(
+                    Code::DuplicateDescriptor,
+                    more.at,
+                    format!("the descriptor {}{value} stands in two documents", quoted(&draft.key)),
+                )
+                .label("once more in this document")
+                .note(first.at, "first in this one")
+                .help("join the two descriptors"),
+            );
+        }
+    }
+    first.draft.descriptors.extend(more.draft.descriptors);
+}
+
+/// The rule files of all paths, in the order of their names. What cannot be looked at is told.
+fn find(files: &RuleFiles, reader: &Reader) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for path in &files.paths {
+        let before = found.len();
+        match fs::metadata(path) {
+            Ok(metadata) if metadata.is_dir() => walk(path, FOLDERS_MAX, &mut found, &mut |path, error| {
+                reader.say(unreadable(path, error));
+            }),
+            Ok(_) => found.push(path.clone()),
+            Err(error) => {
+                reader.say(unreadable(path, &error));
+                continue;
+            }
+        }
+        if found.len() == before {
+            reader.say(
+                Diagnostic::nowhere(
+                    Code::NoRuleFiles,
+                    format!("there is no rule file in {}", path.display()),
+                )
+                .help("rule files end in .yaml, .yml or .json; names that begin with a dot are left out"),
+            );
+        }
+    }
+    found
+}
+
+fn walk(folder: &Path, levels: usize, found: &mut Vec<PathBuf>, trouble: &mut impl FnMut(&Path, &io::Error)) {
+    let entries = fs::read_dir(folder)
+        .and_then(|entries| entries.map(|entry| entry.map(|entry| entry.path())).collect());
+    let mut paths: Vec<PathBuf> = match entries {
+        Ok(paths) => paths,
+        Err(error) => return trouble(folder, &error),
+    };
+    paths.sort();
+    for path in paths {
+        let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        let is_rules = || {
+            path.extension().is_some_and(|end| EXTENSIONS.iter().any(|known| end.eq_ignore_ascii_case(known)))
+        };
+        if hidden || found.len() >= FILES_MAX {
+            continue;
+        }
+        match fs::metadata(&path) {
+            Ok(metadata) if metadata.is_dir() && levels > 0 => walk(&path, levels - 1, found, trouble),
+            Ok(metadata) if metadata.is_dir() => {}
+            Ok(_) if is_rules() => found.push(path),
+            Ok(_) => {}
+            Err(error) if is_rules() => trouble(&path, &error),
+            Err(_) => {}
+        }
+    }
+}
+
+/// The bytes of a file; not one more than allowed is read.
+pub(crate) fn read_file(path: &Path, max: usize) -> Result<Vec<u8>, Diagnostic> {
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(|error| unreadable(path, &error))?;
+    file.take(max as u64 + 1).read_to_end(&mut bytes).map_err(|error| unreadable(path, &error))?;
+    if bytes.len() > max {
+        let message = format!("{} has more than {max} bytes", path.display());
+        return Err(Diagnostic::nowhere(Code::TooLarge, message)
+            .help("split the file, or raise `rules.file_bytes_max`"));
+    }
+    Ok(bytes)
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> Diagnostic {
+    let path = path.display();
+    let help = match error.kind() {
+        io::ErrorKind::NotFound => "check the path; in a container, check that the volume is mounted",
+        io::ErrorKind::PermissionDenied => "let this process's user read it, e.g. `chmod o+r`",
+        _ => "check the file and its disk",
+    };
+    Diagnostic::nowhere(Code::UnreadableFile, format!("{path} cannot be read: {error}")).help(help)
+}
+
+/// What changes when files do: names, where they lead, sizes and times.
+fn fingerprint(paths: &[PathBuf]) -> Vec<(PathBuf, Option<PathBuf>, u64, Option<std::time::SystemTime>)> {
+    let mut found = Vec::new();
+    for path in paths {
+        if path.is_dir() {
+            walk(path, FOLDERS_MAX, &mut found, &mut |_, _| {});
+        } else {
+            found.push(path.clone());
+        }
+    }
+    let of = |path: PathBuf| {
+        let metadata = fs::metadata(&path).ok();
+        let leads_to = fs::canonicalize(&path).ok();
+        let size = metadata.as_ref().map_or(0, Metadata::len);
+        (path, leads_to, size, metadata.and_then(|metadata| metadata.modified().ok()))
+    };
+    found.into_iter().map(of).collect()
+}

@@ -1,0 +1,99 @@
+//! What is allowed, and hardly meant: warnings.
+
+use std::collections::HashMap;
+
+use super::tree::Named;
+use crate::codes::Code;
+use crate::diagnostic::{Diagnostic, quoted};
+use crate::reader::Reader;
+use crate::source::Span;
+
+/// What is remembered of a domain while it is read.
+#[derive(Default)]
+pub(super) struct Remembered {
+    /// The names that limits have.
+    names: HashMap<String, Span>,
+    /// Who replaces whom: the name of the one, if it has any, and the name of the other.
+    replaced: Vec<(Option<String>, String, Span)>,
+    /// A descriptor with the key `tier`.
+    tier: Option<Span>,
+}
+
+impl Remembered {
+    pub(super) fn limit(
+        &mut self,
+        name: Option<&str>,
+        replaces: impl Iterator<Item = (String, Span)>,
+        at: Span,
+    ) {
+        if let Some(name) = name {
+            self.names.entry(name.into()).or_insert(at);
+        }
+        self.replaced.extend(replaces.map(|(other, at)| (name.map(String::from), other, at)));
+    }
+
+    pub(super) fn descriptor(&mut self, key: &str, at: Span) {
+        if key == "tier" {
+            self.tier.get_or_insert(at);
+        }
+    }
+
+    /// Says what is odd about the whole.
+    pub(super) fn lint(&self, reader: &Reader, trust_tier: Option<Span>) {
+        let replaces = |one: &str, other: &str| {
+            self.replaced.iter().any(|(who, whom, _)| who.as_deref() == Some(one) && whom == other)
+        };
+        for (who, whom, at) in self.replaced.iter().filter(|(_, whom, _)| !whom.is_empty()) {
+            if !self.names.contains_key(whom) {
+                reader.say(
+                    Diagnostic::new(
+                        Code::ReplacesNobody,
+                        *at,
+                        format!("no limit of the domain is called {}", quoted(whom)),
+                    )
+                    .label("replaces nobody")
+                    .help("check the spelling: `replaces` takes the `name` of a limit of the same domain"),
+                );
+            }
+            let mutual = who.as_deref().filter(|who| *who < whom.as_str() && replaces(whom, who));
+            if let Some(who) = mutual {
+                let message = format!("{} and {} replace each other", quoted(who), quoted(whom));
+                reader.say(
+                    Diagnostic::new(Code::ReplaceEachOther, *at, message)
+                        .label("both stay")
+                        .help("remove one of the two `replaces`"),
+                );
+            }
+        }
+        if let (Some(trust), Some(tier)) = (trust_tier, self.tier) {
+            reader.say(
+                Diagnostic::new(Code::TierIsAKey, trust, "`trust_tier` in a domain with a descriptor `tier`")
+                    .label("has no effect")
+                    .note(tier, "the entry `tier` is matched here, and says nothing about the caller")
+                    .help("give the descriptor another key, or remove `trust_tier`"),
+            );
+        }
+    }
+}
+
+/// Siblings that are never found, because a `*` that fits everything comes first. Those with a fixed value need not be among them: they come
+/// before all others.
+pub(super) fn unreachable(reader: &Reader, siblings: &[(Named<'_>, Span)]) {
+    let mut taken: HashMap<&str, (usize, Span)> = HashMap::new();
+    for (at, (named, span)) in siblings.iter().enumerate() {
+        if named.value == Some("*") {
+            taken.entry(named.key).or_insert((at, *span));
+        }
+    }
+    for (at, (named, span)) in siblings.iter().enumerate() {
+        let Some((by, by_span)) = taken.get(named.key).filter(|(by, _)| *by != at) else { continue };
+        if named.value.is_none() || *by < at {
+            reader.say_with(Code::Unreachable, || {
+                Diagnostic::new(Code::Unreachable, *span, "this descriptor is never found")
+                    .label("never reached")
+                    .note(*by_span, "fits every value, and is tried first")
+                    .help("move it before the `*`, or remove one of them")
+            });
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Rule files: from the documents of a file to the drafts that a book is made of. Start at [`read`].
+
+mod limit; // one limit
+mod lint; // what is allowed and hardly meant
+mod places; // what may stand where
+mod tree; // descriptors
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use tidegate_core::{DomainDraft, Matching};
+
+use crate::codes::Code;
+use crate::diagnostic::Diagnostic;
+use crate::reader::Reader;
+use crate::source::{Sources, Span};
+use crate::yaml::{Node, NodeKind, Tree};
+
+pub use limit::Defaults;
+pub use places::{DEFAULTS, DESCRIPTOR, DOMAIN, EXEMPT, RATE_LIMIT, REPLACES, TIER};
+
+/// A domain that was read, and where its name stands.
+#[derive(Debug)]
+pub struct DomainText {
+    /// What it says.
+    pub draft: DomainDraft,
+    /// Where its name stands.
+    pub at: Span,
+    /// Where something is said about the domain besides its descriptors.
+    pub settings: Option<Span>,
+}
+
+/// Reads all domains of a file. What is wrong is told to the reader; what can be read is read.
+pub fn read(
+    reader: &Reader,
+    sources: &Sources,
+    tree: &Tree,
+    file: &Arc<str>,
+    defaults: Defaults,
+) -> Vec<DomainText> {
+    let said = |node: &Node<'_>| node.kind() != NodeKind::Null;
+    let documents: Vec<Node<'_>> = tree.documents().filter(said).collect();
+    if documents.is_empty() {
+        let at = tree.documents().next().map_or_else(Span::default, |node| node.span());
+        reader.say(
+            Diagnostic::new(Code::EmptyFile, at, format!("{file} says nothing"))
+                .help("write the rules, or remove the file"),
+        );
+    }
+    documents.into_iter().filter_map(|node| domain(reader, sources, node, file, defaults)).collect()
+}
+
+fn domain(
+    reader: &Reader,
+    sources: &Sources,
+    node: Node<'_>,
+    file: &Arc<str>,
+    defaults: Defaults,
+) -> Option<DomainText> {
+    let map = reader.map(node, &DOMAIN)?;
+    let name = map.text("domain");
+    if let Some(name) = name.filter(|name| name.value.is_empty()) {
+        reader.say(
+            Diagnostic::new(Code::EmptyText, name.span, "a domain with an empty name")
+                .label("empty")
+                .help("write the name that requests come with, e.g. `domain: api`"),
+        );
+    }
+    let at = name.map_or(map.span(), |name| name.span);
+    let flag = |name| map.flag(name).is_some_and(|flag| flag.value);
+    let defaults = map.map("defaults").map_or(defaults, |map| Defaults::of(|name| map.get(name), defaults));
+    let trees = tree::Trees {
+        reader,
+        sources,
+        file: file.clone(),
+        defaults,
+        shadow: flag("shadow_mode"),
+        remembered: RefCell::default(),
+    };
+    let quota_key = map.text("quota_key").map_or("api_key", |key| key.value);
+    let draft = DomainDraft {
+        name: name.map_or("", |name| name.value).into(),
+        matching: map.word("match").map_or(Matching::Leaf, |word| matching(word.value)),
+        quota_key: quota_key.into(),
+        allow_refunds: flag("allow_refunds"),
+        trust_tier: flag("trust_tier"),
+        disabled: flag("disabled"),
+        exempt: tree::exempt(&map),
+        algorithm: defaults.algorithm,
+        descriptors: trees.descriptors(map.list("descriptors"), true, 1),
+    };
+    let trust_tier = map.flag("trust_tier").filter(|flag| flag.value).map(|flag| flag.span);
+    trees.remembered.borrow().lint(reader, trust_tier);
+    let settings = map.given().find(|field| !matches!(field.name, "domain" | "descriptors"));
+    Some(DomainText { draft, at, settings: settings.and_then(|field| map.key(field.name)) })
+}
+
+fn matching(word: &str) -> Matching {
+    if word == "path" { Matching::Path } else { Matching::Leaf }
+}

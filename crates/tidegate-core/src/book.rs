@@ -1,0 +1,440 @@
+//! The book: all rules of all domains, compiled so that a lookup costs the same however many there are. Immutable; a new one is made and swapped.
+//!
+//! Read [`Book::plan`]: it is what happens to a request before anything is counted.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use hashbrown::{HashMap, HashSet};
+use ipnet::IpNet;
+
+use crate::pattern::Pattern;
+use crate::plan::Found;
+use crate::rule::rule_id;
+use crate::{Algorithm, Entry, PathEntry, Plan, Query, Rule, RuleDraft, Secret};
+
+/// How many levels a path may have.
+pub const DEPTH_MAX: usize = 32;
+
+/// The key of the entry that says a caller's tier.
+const TIER: &str = "tier";
+/// The key of the entry that networks are compared with.
+const REMOTE_ADDRESS: &str = "remote_address";
+
+/// What is written about a domain.
+#[derive(Clone, Debug, Default)]
+pub struct DomainDraft {
+    /// Its name.
+    pub name: String,
+    /// Which limits on a path count.
+    pub matching: Matching,
+    /// The key of the entry that names the caller.
+    pub quota_key: String,
+    /// Are refunds applied?
+    pub allow_refunds: bool,
+    /// Does an entry say the caller's tier?
+    pub trust_tier: bool,
+    /// As if it had no rules.
+    pub disabled: bool,
+    /// Who is not limited at all.
+    pub exempt: Option<Exempt>,
+    /// How limits that come with a request are counted.
+    pub algorithm: Option<Algorithm>,
+    /// The tree.
+    pub descriptors: Vec<DescriptorDraft>,
+}
+
+/// What is written about one node of the tree.
+#[derive(Clone, Debug, Default)]
+pub struct DescriptorDraft {
+    /// Its key, perhaps with wildcards.
+    pub key: String,
+    /// Its value, perhaps with wildcards; none leaves it open.
+    pub value: Option<String>,
+    /// All values that fit the wildcard share one counter.
+    pub share_threshold: bool,
+    /// The request's value is part of the name of its metrics.
+    pub value_to_metric: bool,
+    /// Its limits count for every request of the domain.
+    pub always: bool,
+    /// Who is not limited by it, nor by what is below.
+    pub exempt: Option<Exempt>,
+    /// Its limits.
+    pub limits: Vec<RuleDraft>,
+    /// Its limits for callers of a tier.
+    pub tiers: Vec<(String, Vec<RuleDraft>)>,
+    /// What is below it.
+    pub descriptors: Vec<DescriptorDraft>,
+}
+
+/// Which limits on a descriptor's path count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Matching {
+    /// Those at its last entry.
+    #[default]
+    Leaf,
+    /// All.
+    Path,
+}
+
+/// Who is not limited.
+#[derive(Clone, Debug, Default)]
+pub struct Exempt {
+    /// Callers, by name.
+    pub callers: HashSet<Box<str>>,
+    /// Networks.
+    pub networks: Vec<IpNet>,
+}
+
+impl Exempt {
+    fn covers(&self, entries: &[Entry<'_>], quota_key: &str) -> bool {
+        let covers = |entry: &Entry<'_>| match entry.key {
+            key if key == quota_key && self.callers.contains(entry.value) => true,
+            REMOTE_ADDRESS if !self.networks.is_empty() => self.holds(entry.value),
+            _ => false,
+        };
+        entries.iter().any(covers)
+    }
+
+    fn holds(&self, address: &str) -> bool {
+        // An IPv4 address that came in the clothes of IPv6 is still one.
+        let address = address.parse::<IpAddr>().map(|address| address.to_canonical());
+        address.is_ok_and(|address| self.networks.iter().any(|network| network.contains(&address)))
+    }
+}
+
+/// All rules, ready to be asked.
+#[derive(Debug)]
+pub struct Book {
+    domains: HashMap<Box<str>, Domain>,
+    nodes: Vec<Node>,
+    rules: Vec<Rule>,
+    pub(crate) secret: Secret,
+}
+
+/// A namespace of rules.
+#[derive(Debug)]
+pub struct Domain {
+    pub(crate) name: Box<str>,
+    pub(crate) matching: Matching,
+    quota_key: Box<str>,
+    pub(crate) allow_refunds: bool,
+    disabled: bool,
+    exempt: Option<Exempt>,
+    pub(crate) algorithm: Algorithm,
+    /// Keys of the entries that are taken out before anything is looked for.
+    reserved: Vec<Box<str>>,
+    /// Is `tier` one of them?
+    tiered: bool,
+    top: usize,
+    /// The nodes whose limits always count.
+    always: Vec<usize>,
+}
+
+/// A node of the tree: what is below it, and its limits.
+#[derive(Debug, Default)]
+struct Node {
+    branches: HashMap<Box<str>, Branch>,
+    /// Children whose key has a wildcard.
+    wild: Vec<Wild>,
+    exempt: Option<Box<Exempt>>,
+    limits: Vec<usize>,
+    tiers: HashMap<Box<str>, Vec<usize>>,
+}
+
+/// The children of a node that have the same key.
+#[derive(Debug, Default)]
+struct Branch {
+    exact: HashMap<Box<str>, usize>,
+    wild: Vec<Wild>,
+    open: Option<usize>,
+}
+
+/// A child that is found by trying.
+#[derive(Debug)]
+struct Wild {
+    /// Its place among its siblings.
+    order: usize,
+    /// Where the key has a wildcard.
+    key: Option<Pattern>,
+    value: Value,
+    node: usize,
+}
+
+/// What an entry's value is compared with.
+#[derive(Debug)]
+enum Value {
+    Open,
+    Exact(Box<str>),
+    Wild(Pattern),
+}
+
+impl Wild {
+    fn fits(&self, entry: &Entry<'_>) -> bool {
+        self.key.as_ref().is_none_or(|key| key.fits(entry.key))
+            && match &self.value {
+                Value::Open => true,
+                Value::Exact(value) => **value == *entry.value,
+                Value::Wild(value) => value.fits(entry.value),
+            }
+    }
+}
+
+impl Node {
+    /// The child that an entry leads to: one with this value, else the first with a wildcard that fits, else the one that leaves the value open.
+    fn child(&self, entry: &Entry<'_>) -> Option<usize> {
+        let branch = self.branches.get(entry.key);
+        if let Some(exact) = branch.and_then(|branch| branch.exact.get(entry.value)) {
+            return Some(*exact);
+        }
+        let fits = |wild: &&Wild| wild.fits(entry);
+        let of_key = branch.and_then(|branch| branch.wild.iter().find(fits));
+        let of_any = self.wild.iter().find(fits);
+        let first = of_key.into_iter().chain(of_any).min_by_key(|wild| wild.order);
+        first.map(|wild| wild.node).or_else(|| branch?.open)
+    }
+}
+
+impl Book {
+    /// A book of these domains, whose keys are hashed under `secret`. Of domains, descriptors or rules that stand twice the
+    /// first counts; whoever reads them from a text refuses that with its place.
+    pub fn new(drafts: impl IntoIterator<Item = DomainDraft>, secret: Secret) -> Self {
+        let mut book = Self { domains: HashMap::new(), nodes: Vec::new(), rules: Vec::new(), secret };
+        for draft in drafts {
+            if !book.domains.contains_key(draft.name.as_str()) {
+                let domain = book.domain(draft);
+                book.domains.insert(domain.name.clone(), domain);
+            }
+        }
+        book
+    }
+
+    /// All rules, those of one descriptor beside each other.
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// The domains, by name.
+    pub fn domains(&self) -> impl Iterator<Item = &Domain> {
+        self.domains.values()
+    }
+
+    /// Writes into `plan` what counts for a request: which counters are to be asked what, and what became of every rule that was found.
+    pub fn plan<'b>(&'b self, query: &Query<'_>, plan: &mut Plan<'b>) {
+        plan.clear();
+        let Some(domain) = self.domains.get(query.domain) else { return };
+        plan.domain = Some(domain);
+        if domain.disabled {
+            return;
+        }
+        let exempts = |exempt: &Exempt| exempt.covers(query.entries, &domain.quota_key);
+        plan.exempt = domain.exempt.as_ref().is_some_and(exempts);
+        if plan.exempt {
+            return;
+        }
+        for (at, descriptor) in query.descriptors.iter().enumerate() {
+            let found = Found { descriptor: Some(at), ..Found::default() };
+            match descriptor.limit {
+                Some(_) => plan.found.push(found),
+                None => self.find(domain, query.entries_of(descriptor), found, &mut plan.found),
+            }
+        }
+        if !query.descriptors.is_empty() {
+            for &node in &domain.always {
+                let found = |&rule: &usize| Found { rule: Some(&self.rules[rule]), ..Found::default() };
+                plan.found.extend(self.nodes[node].limits.iter().map(found));
+            }
+        }
+        plan.replace();
+        plan.count(self, domain, query);
+    }
+
+    /// Walks the tree for one descriptor and adds the rules that it finds.
+    fn find<'b>(
+        &'b self,
+        domain: &Domain,
+        entries: &[Entry<'_>],
+        mut found: Found<'b>,
+        all: &mut Vec<Found<'b>>,
+    ) {
+        let tier = domain.tier(entries);
+        let (mut node, mut at_end) = (&self.nodes[domain.top], true);
+        let found_from = all.len();
+        for entry in domain.walked(entries) {
+            let Some(child) = node.child(entry) else {
+                at_end = false;
+                break;
+            };
+            node = &self.nodes[child];
+            found.exempt |=
+                node.exempt.as_ref().is_some_and(|exempt| exempt.covers(entries, &domain.quota_key));
+            if domain.matching == Matching::Leaf {
+                all.truncate(found_from); // What was on the way does not count.
+            }
+            let of_tier = tier.and_then(|tier| node.tiers.get(tier));
+            let rules = of_tier.unwrap_or(&node.limits);
+            all.extend(rules.iter().map(|&rule| Found { rule: Some(&self.rules[rule]), ..found }));
+        }
+        if domain.matching == Matching::Leaf && !at_end {
+            all.truncate(found_from);
+        }
+    }
+}
+
+impl Domain {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The entries that are walked, and whose values make a key: all but the reserved ones.
+    pub(crate) fn walked<'q>(&self, entries: &'q [Entry<'q>]) -> impl Iterator<Item = &'q Entry<'q>> {
+        entries.iter().filter(|entry| !self.reserved.iter().any(|key| **key == *entry.key))
+    }
+
+    /// Who a descriptor speaks of.
+    pub(crate) fn caller<'q>(&self, entries: &'q [Entry<'q>]) -> Option<&'q str> {
+        entries.iter().find(|entry| *entry.key == *self.quota_key).map(|entry| entry.value)
+    }
+
+    fn tier<'q>(&self, entries: &'q [Entry<'q>]) -> Option<&'q str> {
+        let said = || entries.iter().find(|entry| entry.key == TIER).map(|entry| entry.value);
+        self.tiered.then(said).flatten()
+    }
+}
+
+/// Compiling.
+impl Book {
+    fn domain(&mut self, draft: DomainDraft) -> Domain {
+        let mut reserved = Vec::new();
+        let tiered = draft.trust_tier && !any(&draft.descriptors, &mut |descriptor| descriptor.key == TIER);
+        if tiered {
+            reserved.push(TIER.into());
+        }
+        any(&draft.descriptors, &mut |descriptor| {
+            for said in descriptor.limits.iter().chain(descriptor.tiers.iter().flat_map(|(_, limits)| limits))
+            {
+                reserved.extend(said.lease_id.iter().chain(&said.reservation_id).cloned());
+            }
+            false
+        });
+        reserved.sort();
+        reserved.dedup();
+
+        let mut always = Vec::new();
+        let top = self.nodes.len();
+        self.nodes.push(Node::default());
+        self.children(top, &draft.name, &[], draft.descriptors, &mut always);
+        Domain {
+            name: draft.name.into(),
+            matching: draft.matching,
+            quota_key: draft.quota_key.into(),
+            allow_refunds: draft.allow_refunds,
+            disabled: draft.disabled,
+            exempt: draft.exempt,
+            algorithm: draft.algorithm.unwrap_or(Algorithm::SlidingWindow),
+            reserved,
+            tiered,
+            top,
+            always,
+        }
+    }
+
+    fn children(
+        &mut self,
+        parent: usize,
+        domain: &str,
+        path: &[PathEntry],
+        drafts: Vec<DescriptorDraft>,
+        always: &mut Vec<usize>,
+    ) {
+        if path.len() == DEPTH_MAX {
+            return;
+        }
+        for (order, draft) in drafts.into_iter().enumerate() {
+            let value = draft.value.filter(|value| !value.is_empty()); // As in the format that ours extends.
+            let mut path = path.to_vec();
+            path.push(PathEntry::new(
+                &draft.key,
+                value.as_deref(),
+                draft.share_threshold,
+                draft.value_to_metric,
+            ));
+            let node = self.nodes.len();
+            self.nodes.push(Node::default());
+            self.nodes[parent].adopt(order, draft.key, value, node);
+
+            let levels: Arc<[PathEntry]> = path.as_slice().into();
+            let limits = self.write(domain, &levels, None, draft.limits);
+            let tiers = draft.tiers.into_iter().map(|(tier, limits)| {
+                let rules = self.write(domain, &levels, Some(&tier), limits);
+                (tier.into(), rules)
+            });
+            let tiers = tiers.collect();
+            if draft.always {
+                always.push(node);
+            }
+            let exempt = draft.exempt.map(Box::new);
+            self.nodes[node] = Node { limits, tiers, exempt, ..Node::default() };
+            self.children(node, domain, &path, draft.descriptors, always);
+        }
+    }
+
+    /// Makes rules of what was said about one descriptor.
+    fn write(
+        &mut self,
+        domain: &str,
+        path: &Arc<[PathEntry]>,
+        tier: Option<&str>,
+        said: Vec<RuleDraft>,
+    ) -> Vec<usize> {
+        let from = self.rules.len();
+        for said in said {
+            let id = rule_id(domain, path, &said);
+            let start = self.secret.start().part(domain.as_bytes()).part(id.as_bytes());
+            let start = said.limit.as_ref().map_or(start, |limit| limit.shape(start));
+            self.rules.push(Rule {
+                id: id.into(),
+                tier: tier.map(Box::from),
+                said,
+                path: path.clone(),
+                start,
+            });
+        }
+        (from..self.rules.len()).collect()
+    }
+}
+
+impl Node {
+    fn adopt(&mut self, order: usize, key: String, value: Option<String>, node: usize) {
+        let wild = value.as_deref().and_then(Pattern::of);
+        if let Some(key) = Pattern::of(&key) {
+            let value = match (wild, value) {
+                (Some(wild), _) => Value::Wild(wild),
+                (None, Some(value)) => Value::Exact(value.into()),
+                (None, None) => Value::Open,
+            };
+            return self.wild.push(Wild { order, key: Some(key), value, node });
+        }
+        let branch = self.branches.entry(key.into()).or_default();
+        match (wild, value) {
+            (Some(wild), _) => branch.wild.push(Wild { order, key: None, value: Value::Wild(wild), node }),
+            (None, Some(value)) => {
+                branch.exact.entry(value.into()).or_insert(node);
+            }
+            (None, None) => {
+                branch.open.get_or_insert(node);
+            }
+        }
+    }
+}
+
+/// Is there a descriptor for which `is` says so? Asks until one does.
+fn any(descriptors: &[DescriptorDraft], is: &mut impl FnMut(&DescriptorDraft) -> bool) -> bool {
+    for descriptor in descriptors {
+        if is(descriptor) || any(&descriptor.descriptors, is) {
+            return true;
+        }
+    }
+    false
+}

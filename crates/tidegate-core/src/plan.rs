@@ -1,0 +1,290 @@
+//! What counts for one request: the rules that were found, and the counters to be asked.
+
+use crate::book::{Book, Domain, Matching};
+use crate::{Algorithm, Ask, Entry, Key, Limit, LimitError, OwnLimit, Query, Role, Rule, RuleDraft};
+
+/// A rule, or a limit of the request's own, that a descriptor found, and what became of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Found<'b> {
+    /// The descriptor; none where a rule always counts.
+    pub descriptor: Option<usize>,
+    /// The rule; none where the request brought its limit.
+    pub rule: Option<&'b Rule>,
+    /// What became of it.
+    pub fate: Fate,
+    /// Is whoever asked exempt from it?
+    pub(crate) exempt: bool,
+}
+
+/// What became of a rule that was found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Fate {
+    /// Not known yet.
+    #[default]
+    Open,
+    /// Counted, by the take with this number.
+    Counted(usize),
+    /// It says that there is no limit.
+    Unlimited,
+    /// Another rule that was found replaces it.
+    Replaced,
+    /// It is switched off.
+    Disabled,
+    /// Whoever asked is exempt.
+    Exempt,
+    /// A refund in a domain that does not apply them.
+    RefundIgnored,
+    /// The request brought a limit that cannot be counted. It is refused.
+    Impossible,
+}
+
+/// One counter to be asked.
+#[derive(Clone, Copy, Debug)]
+pub struct Planned<'b> {
+    /// Which counter.
+    pub key: Key,
+    /// What is asked.
+    pub ask: Ask,
+    /// What a refusal means for the request.
+    pub role: Role,
+    /// The rule; none where the request brought its limit.
+    pub rule: Option<&'b Rule>,
+    limit: LimitOf<'b>,
+    cost: i64,
+    lease: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum LimitOf<'b> {
+    Rule(&'b Limit),
+    Request(usize),
+}
+
+/// What counts for one request. Meant to be kept and used again: it allocates only while it grows.
+#[derive(Debug, Default)]
+pub struct Plan<'b> {
+    pub(crate) domain: Option<&'b Domain>,
+    pub(crate) exempt: bool,
+    pub(crate) found: Vec<Found<'b>>,
+    takes: Vec<Planned<'b>>,
+    /// Limits that the request brought.
+    own: Vec<Limit>,
+}
+
+impl<'b> Plan<'b> {
+    /// A plan of nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Forgets the request, keeps the room.
+    pub fn clear(&mut self) {
+        self.domain = None;
+        self.exempt = false;
+        self.found.clear();
+        self.takes.clear();
+        self.own.clear();
+    }
+
+    /// The domain, if the book has it.
+    pub fn domain(&self) -> Option<&'b Domain> {
+        self.domain
+    }
+
+    /// Is the whole request exempt?
+    pub fn exempt(&self) -> bool {
+        self.exempt
+    }
+
+    /// What was found, in the order of descriptors and paths; then the rules that always count.
+    pub fn found(&self) -> &[Found<'b>] {
+        &self.found
+    }
+
+    /// The counters to be asked, each once.
+    pub fn takes(&self) -> &[Planned<'b>] {
+        &self.takes
+    }
+
+    /// The limit of one of them.
+    pub fn limit<'p>(&'p self, take: &Planned<'b>) -> &'p Limit {
+        match take.limit {
+            LimitOf::Rule(limit) => limit,
+            LimitOf::Request(at) => &self.own[at],
+        }
+    }
+
+    /// Is it refused whatever the counters say?
+    pub fn refused(&self) -> bool {
+        self.found.iter().any(|found| found.fate == Fate::Impossible)
+    }
+
+    /// Drops the limits that others replace. Two that replace each other both stay: nobody is to lose both by asking for both.
+    pub(crate) fn replace(&mut self) {
+        let replaces = |one: &Rule, other: &Rule| {
+            other.said.name.as_ref().is_some_and(|name| one.said.replaces.contains(name))
+        };
+        if self.found.iter().all(|found| found.rule.is_none_or(|rule| rule.said.replaces.is_empty())) {
+            return;
+        }
+        for at in 0..self.found.len() {
+            let Some(rule) = self.found[at].rule.filter(|rule| rule.said.limit.is_some()) else { continue };
+            let mut others = self.found.iter().filter(|other| !other.idle()).filter_map(|other| other.rule);
+            if others.any(|other| replaces(other, rule) && !replaces(rule, other)) && !self.found[at].idle() {
+                self.found[at].fate = Fate::Replaced;
+            }
+        }
+    }
+
+    /// Settles what becomes of each rule that was found, and makes the takes, each counter once.
+    pub(crate) fn count(&mut self, book: &'b Book, domain: &Domain, query: &Query<'_>) {
+        let counts = |cost: &i64| *cost >= 0 || domain.allow_refunds;
+        let largest = query.descriptors.iter().map(|descriptor| descriptor.cost).filter(counts).max();
+        for at in 0..self.found.len() {
+            let found = self.found[at];
+            let descriptor = found.descriptor.and_then(|at| query.descriptors.get(at));
+            let cost = descriptor.map_or(largest, |descriptor| Some(descriptor.cost).filter(counts));
+            let request = Request {
+                domain,
+                entries: descriptor.map_or(query.entries, |descriptor| query.entries_of(descriptor)),
+                adds: descriptor.is_some() && domain.matching == Matching::Leaf,
+                cost: cost.unwrap_or_default(),
+            };
+            self.found[at].fate = match (found.rule, descriptor.and_then(|descriptor| descriptor.limit)) {
+                _ if found.fate != Fate::Open => found.fate,
+                _ if found.exempt => Fate::Exempt,
+                (Some(rule), _) if rule.said.disabled => Fate::Disabled,
+                (Some(Rule { said: RuleDraft { limit: None, .. }, .. }), _) | (None, None) => Fate::Unlimited,
+                _ if cost.is_none() => Fate::RefundIgnored,
+                (Some(rule @ Rule { said: RuleDraft { limit: Some(limit), .. }, .. }), _) => {
+                    self.ask_rule(rule, limit, &request)
+                }
+                (None, Some(own)) => self.ask_own(book, own, &request),
+            };
+        }
+        for at in 0..self.takes.len() {
+            let take = &self.takes[at];
+            let concurrent = self.limit(take).algorithm() == Algorithm::Concurrency;
+            self.takes[at].ask = ask(take.cost, take.lease.filter(|_| concurrent));
+        }
+    }
+
+    fn ask_rule(&mut self, rule: &'b Rule, limit: &'b Limit, request: &Request<'_>) -> Fate {
+        let mut parts = rule.start;
+        for (level, entry) in rule.path.iter().zip(request.domain.walked(request.entries)) {
+            if level.key_open {
+                parts = parts.part(entry.key.as_bytes());
+            }
+            if level.value_open {
+                parts = parts.part(entry.value.as_bytes());
+            }
+        }
+        let key = parts.key();
+        let caller = request.domain.caller(request.entries);
+        let role = match caller {
+            Some(caller) => rule.role(caller.as_bytes()),
+            None => rule.role(&key.bits().to_le_bytes()),
+        };
+        let named = |entry: &&Entry<'_>| rule.said.lease_id.as_deref() == Some(entry.key);
+        let lease = request.entries.iter().find(named).map(|entry| rule.place(entry.value));
+        let take = Planned {
+            key,
+            ask: Ask::Peek,
+            role,
+            rule: Some(rule),
+            limit: LimitOf::Rule(limit),
+            cost: request.cost,
+            lease,
+        };
+        Fate::Counted(self.merge(take, request.adds))
+    }
+
+    fn ask_own(&mut self, book: &Book, own: OwnLimit, request: &Request<'_>) -> Fate {
+        let Ok(limit) = own_limit(request.domain.algorithm, own) else { return Fate::Impossible };
+        // No rule has an empty id, so no rule shares the counter.
+        let start = book.secret.start().part(request.domain.name.as_bytes()).part(b"");
+        let mut parts = limit.shape(start);
+        for entry in request.domain.walked(request.entries) {
+            parts = parts.part(entry.key.as_bytes()).part(entry.value.as_bytes());
+        }
+        let take = Planned {
+            key: parts.key(),
+            ask: Ask::Peek,
+            role: Role::Enforce,
+            rule: None,
+            limit: LimitOf::Request(self.own.len()),
+            cost: request.cost,
+            lease: None,
+        };
+        self.own.push(limit);
+        Fate::Counted(self.merge(take, request.adds))
+    }
+
+    /// Adds a take, or makes it part of one on the same counter. Gives its number.
+    fn merge(&mut self, take: Planned<'b>, adds: bool) -> usize {
+        let same = |other: &Planned<'_>| other.key == take.key && other.lease == take.lease;
+        let Some(at) = self.takes.iter().position(same) else {
+            self.takes.push(take);
+            return self.takes.len() - 1;
+        };
+        let other = self.takes[at];
+        let cost = if adds { other.cost.saturating_add(take.cost) } else { other.cost.max(take.cost) };
+        // Tiers may give different numbers for one counter.
+        let smaller = self.limit(&take).amount() < self.limit(&other).amount();
+        let role = stricter(take.role, other.role);
+        self.takes[at] = Planned { cost, role, ..if smaller { take } else { other } };
+        at
+    }
+}
+
+/// What one finding asks.
+struct Request<'q> {
+    domain: &'q Domain,
+    /// Of its descriptor; of all, for a rule that always counts.
+    entries: &'q [Entry<'q>],
+    /// Do costs on one counter add, or does the largest count?
+    adds: bool,
+    cost: i64,
+}
+
+impl Found<'_> {
+    /// Has it no say in its request?
+    fn idle(&self) -> bool {
+        self.exempt || self.rule.is_some_and(|rule| rule.said.disabled)
+    }
+}
+
+fn stricter(one: Role, other: Role) -> Role {
+    match (one, other) {
+        (Role::Enforce, _) | (_, Role::Enforce) => Role::Enforce,
+        (Role::Quota, _) | (_, Role::Quota) => Role::Quota,
+        (Role::Shadow, Role::Shadow) => Role::Shadow,
+    }
+}
+
+fn ask(cost: i64, lease: Option<u64>) -> Ask {
+    let units = cost.unsigned_abs();
+    match (cost, lease) {
+        (0, _) => Ask::Peek,
+        (1.., Some(id)) => Ask::Acquire { id, cost: units },
+        (1.., None) => Ask::Charge { cost: units },
+        (_, Some(id)) => Ask::Release { id },
+        (_, None) => Ask::Refund { units, receipt: None },
+    }
+}
+
+/// The limit that a request brought, by the algorithm of its domain; by the default where that one needs more than two numbers or
+/// cannot hold them.
+fn own_limit(algorithm: Algorithm, OwnLimit { amount, window }: OwnLimit) -> Result<Limit, LimitError> {
+    match algorithm {
+        Algorithm::SlidingWindowCounter => Limit::sliding_window_counter(amount, window),
+        Algorithm::SubWindow => Limit::sub_window(amount, window, None, false),
+        Algorithm::FixedWindow => Limit::fixed_window(amount, window),
+        Algorithm::TokenBucket => Limit::token_bucket(amount, window, None),
+        Algorithm::Gcra => Limit::gcra(amount, window, None),
+        Algorithm::LeakyBucket => Limit::leaky_bucket(amount, window, None),
+        Algorithm::SlidingWindow | Algorithm::SlidingLog | Algorithm::Concurrency | Algorithm::Calendar => {
+            Limit::sliding_window(amount, window)
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Rules: a limit, where it stands, and what is to be done with its verdict.
+
+use std::sync::Arc;
+
+use crate::{KeyParts, Limit, Role};
+
+/// A share in hundredths of a percent.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Share(u16);
+
+impl Share {
+    /// Everything.
+    pub const ALL: Self = Self(10_000);
+
+    /// So many hundredths of a percent, at most all.
+    pub const fn of_basis_points(points: u16) -> Self {
+        Self(if points > Self::ALL.0 { Self::ALL.0 } else { points })
+    }
+
+    /// In hundredths of a percent.
+    pub const fn basis_points(self) -> u16 {
+        self.0
+    }
+}
+
+/// How exactly a limit is kept across a fleet.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Consistency {
+    /// Every decision is one atomic step in the store.
+    #[default]
+    Exact,
+    /// From units that a node takes in advance; never over the limit.
+    Leased,
+    /// Written back later, within a bound.
+    Capped,
+    /// Every node counts for itself.
+    Local,
+}
+
+/// What is answered when the store cannot.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum OnStoreFailure {
+    /// Go on.
+    #[default]
+    Allow,
+    /// Stop.
+    Deny,
+    /// By this node's own count of its share of the limit.
+    Local,
+    /// An error, so that the proxy decides.
+    Error,
+}
+
+/// What a rule says about stores.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Policy {
+    /// How exactly it is kept.
+    pub consistency: Consistency,
+    /// What is answered without the store.
+    pub on_store_failure: OnStoreFailure,
+    /// The part of the limit that one node may spend alone; by default one over the number of nodes.
+    pub local_share: Option<Share>,
+    /// How many replicas have to have a charge before it counts.
+    pub replicate: u8,
+}
+
+/// One entry of a rule's path.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PathEntry {
+    /// The entry's key, perhaps with wildcards.
+    pub key: Box<str>,
+    /// The entry's value, perhaps with wildcards; none leaves it open.
+    pub value: Option<Box<str>>,
+    /// The request's value is part of the name of its metrics.
+    pub value_to_metric: bool,
+    /// Has each key a counter of its own?
+    pub(crate) key_open: bool,
+    /// Has each value?
+    pub(crate) value_open: bool,
+}
+
+impl PathEntry {
+    /// An entry; with `share_threshold` all that fits its wildcards shares one counter.
+    pub fn new(key: &str, value: Option<&str>, share_threshold: bool, value_to_metric: bool) -> Self {
+        Self {
+            key: key.into(),
+            value: value.map(Box::from),
+            value_to_metric,
+            key_open: key.contains('*') && !share_threshold,
+            value_open: value.is_none_or(|value| value.contains('*')) && !share_threshold,
+        }
+    }
+
+    /// Does it lead to one counter, whatever the request says?
+    pub fn is_fixed(&self) -> bool {
+        !self.key_open && !self.value_open
+    }
+}
+
+/// Where a rule was written.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Origin {
+    /// The file, or whatever it came from.
+    pub file: Arc<str>,
+    /// The line, from 1; 0 where there are none.
+    pub line: u32,
+}
+
+/// What is written about one limit. The book gives it its place, and makes a [`Rule`] of it.
+#[derive(Clone, Debug, Default)]
+pub struct RuleDraft {
+    /// Its name, for headers and `replaces`.
+    pub name: Option<Box<str>>,
+    /// How much; none is unlimited.
+    pub limit: Option<Limit>,
+    /// What it says about stores.
+    pub policy: Policy,
+    /// Counted, never refused.
+    pub shadow: bool,
+    /// One of a group of which one has to pass.
+    pub quota: bool,
+    /// As if it were not there.
+    pub disabled: bool,
+    /// The part of the callers for whom it is enforced.
+    pub enforce: Option<Share>,
+    /// The names of the limits that it drops from its request.
+    pub replaces: Box<[Box<str>]>,
+    /// The key of the entry with the id of places held.
+    pub lease_id: Option<Box<str>>,
+    /// The key of the entry with the id of a reservation.
+    pub reservation_id: Option<Box<str>>,
+    /// The name of its metrics has all values of the request.
+    pub detailed_metric: bool,
+    /// JSON that is handed on to the proxy.
+    pub metadata: Option<Arc<str>>,
+    /// Where it was written.
+    pub origin: Origin,
+}
+
+/// A limit in its place.
+#[derive(Debug)]
+pub struct Rule {
+    /// Domain, path, and name or else algorithm and window.
+    pub id: Box<str>,
+    /// The tier that it is for; none is everybody else.
+    pub tier: Option<Box<str>>,
+    /// What was written.
+    pub said: RuleDraft,
+    /// The way from the top of its domain.
+    pub path: Arc<[PathEntry]>,
+    /// What all its keys begin with.
+    pub(crate) start: KeyParts,
+}
+
+impl Rule {
+    /// What its verdict means for a request of `caller`.
+    pub(crate) fn role(&self, caller: &[u8]) -> Role {
+        let enforced = || self.said.enforce.is_none_or(|share| self.lot(caller) < share.basis_points());
+        match (self.said.shadow, self.said.quota) {
+            (true, _) => Role::Shadow,
+            _ if !enforced() => Role::Shadow,
+            (_, true) => Role::Quota,
+            _ => Role::Enforce,
+        }
+    }
+
+    /// The id of places that a caller holds under a name of its own; never [`crate::Ask::ANONYMOUS`].
+    pub(crate) fn place(&self, name: &str) -> u64 {
+        (self.start.part(b"lease").part(name.as_bytes()).key().bits() as u64).max(1)
+    }
+
+    /// A number below 10 000 that a caller always draws for this rule, on every node. Its own for each rule, so that not the same
+    /// callers are first everywhere.
+    fn lot(&self, caller: &[u8]) -> u16 {
+        let bits = self.start.part(b"enforce").part(caller).key().bits() as u64;
+        ((u128::from(bits) * u128::from(Share::ALL.basis_points())) >> 64) as u16
+    }
+}
+
+/// The id of a rule. Parts are escaped, so that different rules have different ids.
+pub fn rule_id(domain: &str, path: &[PathEntry], said: &RuleDraft) -> String {
+    let mut id = String::new();
+    escape(&mut id, domain, "|#");
+    for level in path {
+        id.push('|');
+        escape(&mut id, &level.key, "|#:");
+        if let Some(value) = &level.value {
+            id.push(':');
+            escape(&mut id, value, "|#");
+        }
+    }
+    id.push('#');
+    match (&said.name, &said.limit) {
+        (Some(name), _) => id.push_str(name),
+        (None, Some(limit)) => id.push_str(&limit.label()),
+        (None, None) => id.push_str("unlimited"),
+    }
+    id
+}
+
+fn escape(id: &mut String, text: &str, special: &str) {
+    for one in text.chars() {
+        if one == '\\' || special.contains(one) {
+            id.push('\\');
+        }
+        id.push(one);
+    }
+}
