@@ -304,7 +304,7 @@ codes! {
     }
     UnknownVariable "unknown-variable" Warning "an environment variable that nobody reads" {
         means: "Variables that begin with `TIDEGATE_` are settings. This one is not the name of any.",
-        fix: "Check the spelling; `tidegate config show --settings` lists them.",
+        fix: "Check the spelling; `tidegate config settings` lists them.",
         bad: "", good: "",
     }
     LimitZero "limit-zero" Warning "a limit that refuses everything" {

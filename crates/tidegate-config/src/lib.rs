@@ -69,7 +69,7 @@ pub use rules::{
     DEFAULTS, DESCRIPTOR, DOMAIN, Defaults, DomainText, EXEMPT, RATE_LIMIT, REPLACES, TIER, read,
 };
 pub use scalars::{Cidr, Percent};
-pub use schema::schema;
+pub use schema::{rules_schema, schema, settings_schema};
 pub use settings::{
     FILE_VARIABLE, Given, Resolved, SETTINGS, SETTINGS_FILE, Said, Setting, Settings, resolve,
 };

@@ -1,6 +1,7 @@
 //! The book that is in force, and how it is replaced while requests are decided: loaded and compiled aside, then swapped by one pointer.
 //! Rules with an error in them change nothing.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -74,15 +75,14 @@ impl LiveRules {
         mut told: impl FnMut(&Self, &Loaded) + Send + 'static,
     ) -> std::io::Result<Following> {
         let live = self.clone();
-        let watch = Watch::start(self.files.paths.clone(), move || {
+        Following::start(self.files.paths.clone(), move || {
             let loaded = live.reload();
             told(&live, &loaded);
-        })?;
-        Following::start(watch)
+        })
     }
 }
 
-/// Reloads go on while this lives.
+/// Changes are followed while this lives.
 #[derive(Debug)]
 pub struct Following {
     watch: Arc<Watch>,
@@ -90,8 +90,9 @@ pub struct Following {
 }
 
 impl Following {
-    pub(crate) fn start(watch: Watch) -> std::io::Result<Self> {
-        let watch = Arc::new(watch);
+    /// Calls `on_change` when something below one of the paths may have changed, or on a SIGHUP.
+    pub fn start(paths: Vec<PathBuf>, on_change: impl FnMut() + Send + 'static) -> std::io::Result<Self> {
+        let watch = Arc::new(Watch::start(paths, on_change)?);
         let mut signals = Signals::new([SIGHUP])?;
         let handle = signals.handle();
         let nudged = Arc::downgrade(&watch);

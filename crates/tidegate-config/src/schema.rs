@@ -3,7 +3,9 @@
 use serde_json::{Map, Value, json};
 
 use crate::fields::{Field, Kind, Place, Status, Word, reachable};
+use crate::rules::DOMAIN;
 use crate::scalars::flag_words;
+use crate::settings::SETTINGS;
 use crate::times::unit_words;
 
 /// The schema of a file whose root is this place.
@@ -17,6 +19,16 @@ pub fn schema(root: &'static Place, id: &str, title: &str) -> Value {
         places.named.iter().map(|(place, name)| (name.clone(), Value::Object(places.object(place))));
     schema.insert("$defs".into(), Value::Object(definitions.collect()));
     Value::Object(schema)
+}
+
+/// The schema of rule files.
+pub fn rules_schema() -> Value {
+    schema(&DOMAIN, "tidegate/rules.schema.json", "Rules of Tidegate")
+}
+
+/// The schema of `tidegate.yaml`.
+pub fn settings_schema() -> Value {
+    schema(&SETTINGS, "tidegate/settings.schema.json", "Settings of Tidegate")
 }
 
 /// Every place, with the name of its definition.

@@ -34,7 +34,7 @@ pub struct DomainDraft {
     pub allow_refunds: bool,
     /// Does an entry say the caller's tier?
     pub trust_tier: bool,
-    /// As if it had no rules.
+    /// As if it were unknown: nothing is counted, nor what requests bring.
     pub disabled: bool,
     /// Who is not limited at all.
     pub exempt: Option<Exempt>,
@@ -127,8 +127,8 @@ pub struct Domain {
     /// Is `tier` one of them?
     tiered: bool,
     top: usize,
-    /// The nodes whose limits always count.
-    always: Vec<usize>,
+    /// The ways to the nodes whose limits always count.
+    always: Vec<Box<[usize]>>,
 }
 
 /// A node of the tree: what is below it, and its limits.
@@ -193,6 +193,11 @@ impl Node {
         let first = of_key.into_iter().chain(of_any).min_by_key(|wild| wild.order);
         first.map(|wild| wild.node).or_else(|| branch?.open)
     }
+
+    /// Is whoever these entries speak of exempt from its limits, and from those below?
+    fn exempts(&self, domain: &Domain, entries: &[Entry<'_>]) -> bool {
+        self.exempt.as_ref().is_some_and(|exempt| exempt.covers(entries, &domain.quota_key))
+    }
 }
 
 impl Book {
@@ -240,9 +245,8 @@ impl Book {
             }
         }
         if !query.descriptors.is_empty() {
-            for &node in &domain.always {
-                let found = |&rule: &usize| Found { rule: Some(&self.rules[rule]), ..Found::default() };
-                plan.found.extend(self.nodes[node].limits.iter().map(found));
+            for way in &domain.always {
+                self.find_always(domain, query.entries, way, &mut plan.found);
             }
         }
         plan.replace();
@@ -266,8 +270,7 @@ impl Book {
                 break;
             };
             node = &self.nodes[child];
-            found.exempt |=
-                node.exempt.as_ref().is_some_and(|exempt| exempt.covers(entries, &domain.quota_key));
+            found.exempt |= node.exempts(domain, entries);
             if domain.matching == Matching::Leaf {
                 all.truncate(found_from); // What was on the way does not count.
             }
@@ -278,6 +281,21 @@ impl Book {
         if domain.matching == Matching::Leaf && !at_end {
             all.truncate(found_from);
         }
+    }
+
+    /// Adds the rules at the end of a way that nobody has to find. They look at the entries of the whole request.
+    fn find_always<'b>(
+        &'b self,
+        domain: &Domain,
+        entries: &[Entry<'_>],
+        way: &[usize],
+        all: &mut Vec<Found<'b>>,
+    ) {
+        let Some(&node) = way.last() else { return };
+        let exempt = way.iter().any(|&node| self.nodes[node].exempts(domain, entries));
+        let rules = &self.nodes[node].limits; // Whose tier would it be?
+        let found = |&rule: &usize| Found { rule: Some(&self.rules[rule]), exempt, ..Found::default() };
+        all.extend(rules.iter().map(found));
     }
 }
 
@@ -324,7 +342,8 @@ impl Book {
         let mut always = Vec::new();
         let top = self.nodes.len();
         self.nodes.push(Node::default());
-        self.children(top, &draft.name, &[], draft.descriptors, &mut always);
+        let name = draft.name.as_str().into();
+        self.children(&Way { levels: &[], nodes: &[top] }, &name, draft.descriptors, &mut always);
         Domain {
             name: draft.name.into(),
             matching: draft.matching,
@@ -342,18 +361,15 @@ impl Book {
 
     fn children(
         &mut self,
-        parent: usize,
-        domain: &str,
-        path: &[PathEntry],
+        above: &Way<'_>,
+        domain: &Arc<str>,
         drafts: Vec<DescriptorDraft>,
-        always: &mut Vec<usize>,
+        always: &mut Vec<Box<[usize]>>,
     ) {
-        if path.len() == DEPTH_MAX {
-            return;
-        }
+        let (Some(&parent), true) = (above.nodes.last(), above.levels.len() < DEPTH_MAX) else { return };
         for (order, draft) in drafts.into_iter().enumerate() {
             let value = draft.value.filter(|value| !value.is_empty()); // As in the format that ours extends.
-            let mut path = path.to_vec();
+            let mut path = above.levels.to_vec();
             path.push(PathEntry::new(
                 &draft.key,
                 value.as_deref(),
@@ -361,33 +377,30 @@ impl Book {
                 draft.value_to_metric,
             ));
             let node = self.nodes.len();
+            let way = [above.nodes, &[node]].concat();
             self.nodes.push(Node::default());
             self.nodes[parent].adopt(order, draft.key, value, node);
 
             let levels: Arc<[PathEntry]> = path.as_slice().into();
-            let limits = self.write(domain, &levels, None, draft.limits);
+            let place = Place { domain, path: &levels, always: draft.always };
+            let limits = self.write(&place, None, draft.limits);
             let tiers = draft.tiers.into_iter().map(|(tier, limits)| {
-                let rules = self.write(domain, &levels, Some(&tier), limits);
+                let rules = self.write(&place, Some(&tier), limits);
                 (tier.into(), rules)
             });
             let tiers = tiers.collect();
             if draft.always {
-                always.push(node);
+                always.push(way.as_slice().into());
             }
             let exempt = draft.exempt.map(Box::new);
             self.nodes[node] = Node { limits, tiers, exempt, ..Node::default() };
-            self.children(node, domain, &path, draft.descriptors, always);
+            self.children(&Way { levels: &path, nodes: &way }, domain, draft.descriptors, always);
         }
     }
 
     /// Makes rules of what was said about one descriptor.
-    fn write(
-        &mut self,
-        domain: &str,
-        path: &Arc<[PathEntry]>,
-        tier: Option<&str>,
-        said: Vec<RuleDraft>,
-    ) -> Vec<usize> {
+    fn write(&mut self, place: &Place<'_>, tier: Option<&str>, said: Vec<RuleDraft>) -> Vec<usize> {
+        let Place { domain, path, always } = *place;
         let from = self.rules.len();
         for said in said {
             let id = rule_id(domain, path, &said);
@@ -395,14 +408,30 @@ impl Book {
             let start = said.limit.as_ref().map_or(start, |limit| limit.shape(start));
             self.rules.push(Rule {
                 id: id.into(),
+                domain: domain.clone(),
                 tier: tier.map(Box::from),
                 said,
                 path: path.clone(),
+                always,
                 start,
             });
         }
         (from..self.rules.len()).collect()
     }
+}
+
+/// From the top of a domain to a descriptor that is being compiled.
+struct Way<'w> {
+    levels: &'w [PathEntry],
+    /// The top, and a node for each level.
+    nodes: &'w [usize],
+}
+
+/// Where limits were written.
+struct Place<'p> {
+    domain: &'p Arc<str>,
+    path: &'p Arc<[PathEntry]>,
+    always: bool,
 }
 
 impl Node {

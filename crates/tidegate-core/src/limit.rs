@@ -10,7 +10,7 @@ use crate::log::SlidingLog;
 use crate::step::{self, Law};
 use crate::time::PRODUCT_MAX;
 use crate::window::{FixedWindow, SubWindows};
-use crate::{Bound, Class, KeyParts, Micros, Tick};
+use crate::{Bound, Class, KeyParts, Micros, Secret, Tick};
 
 pub use crate::step::Charge;
 
@@ -448,6 +448,12 @@ impl Limit {
                 .part(calendar.zone().as_bytes())
                 .part(&[calendar.week_start() as u8]),
         }
+    }
+
+    /// Would the other limit, in the same place, go on with this one's counters?
+    pub fn counts_like(&self, other: &Self) -> bool {
+        let start = Secret::new([0; 16]).start();
+        self.shape(start).key() == other.shape(start).key()
     }
 
     pub(crate) fn kind(&self) -> &Kind {

@@ -1,7 +1,9 @@
 //! What counts for one request: the rules that were found, and the counters to be asked.
 
 use crate::book::{Book, Domain, Matching};
-use crate::{Algorithm, Ask, Entry, Key, Limit, LimitError, OwnLimit, Query, Role, Rule, RuleDraft};
+use crate::{
+    Algorithm, Ask, Entry, Key, LOG_AMOUNT_MAX, Limit, LimitError, OwnLimit, Query, Role, Rule, RuleDraft,
+};
 
 /// A rule, or a limit of the request's own, that a descriptor found, and what became of it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,7 +52,8 @@ pub struct Planned<'b> {
     /// The rule; none where the request brought its limit.
     pub rule: Option<&'b Rule>,
     limit: LimitOf<'b>,
-    cost: i64,
+    /// Wider than a descriptor's, so that no sum of them is cut before the last is in it.
+    cost: i128,
     lease: Option<u64>,
 }
 
@@ -147,8 +150,8 @@ impl<'b> Plan<'b> {
             let request = Request {
                 domain,
                 entries: descriptor.map_or(query.entries, |descriptor| query.entries_of(descriptor)),
-                adds: descriptor.is_some() && domain.matching == Matching::Leaf,
-                cost: cost.unwrap_or_default(),
+                adds: domain.matching == Matching::Leaf && found.rule.is_none_or(|rule| !rule.always),
+                cost: cost.unwrap_or_default().into(),
             };
             self.found[at].fate = match (found.rule, descriptor.and_then(|descriptor| descriptor.limit)) {
                 _ if found.fate != Fate::Open => found.fate,
@@ -228,7 +231,7 @@ impl<'b> Plan<'b> {
             return self.takes.len() - 1;
         };
         let other = self.takes[at];
-        let cost = if adds { other.cost.saturating_add(take.cost) } else { other.cost.max(take.cost) };
+        let cost = if adds { other.cost + take.cost } else { other.cost.max(take.cost) };
         // Tiers may give different numbers for one counter.
         let smaller = self.limit(&take).amount() < self.limit(&other).amount();
         let role = stricter(take.role, other.role);
@@ -244,7 +247,7 @@ struct Request<'q> {
     entries: &'q [Entry<'q>],
     /// Do costs on one counter add, or does the largest count?
     adds: bool,
-    cost: i64,
+    cost: i128,
 }
 
 impl Found<'_> {
@@ -262,8 +265,8 @@ fn stricter(one: Role, other: Role) -> Role {
     }
 }
 
-fn ask(cost: i64, lease: Option<u64>) -> Ask {
-    let units = cost.unsigned_abs();
+fn ask(cost: i128, lease: Option<u64>) -> Ask {
+    let units = u64::try_from(cost.unsigned_abs()).unwrap_or(u64::MAX);
     match (cost, lease) {
         (0, _) => Ask::Peek,
         (1.., Some(id)) => Ask::Acquire { id, cost: units },
@@ -283,6 +286,7 @@ fn own_limit(algorithm: Algorithm, OwnLimit { amount, window }: OwnLimit) -> Res
         Algorithm::TokenBucket => Limit::token_bucket(amount, window, None),
         Algorithm::Gcra => Limit::gcra(amount, window, None),
         Algorithm::LeakyBucket => Limit::leaky_bucket(amount, window, None),
+        Algorithm::SlidingLog if amount <= LOG_AMOUNT_MAX => Limit::sliding_log(amount, window),
         Algorithm::SlidingWindow | Algorithm::SlidingLog | Algorithm::Concurrency | Algorithm::Calendar => {
             Limit::sliding_window(amount, window)
         }

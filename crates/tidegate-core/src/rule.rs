@@ -80,14 +80,16 @@ pub struct PathEntry {
 }
 
 impl PathEntry {
-    /// An entry; with `share_threshold` all that fits its wildcards shares one counter.
+    /// An entry; with `share_threshold` all that fits its wildcards shares one counter. Where there are none, it says nothing.
     pub fn new(key: &str, value: Option<&str>, share_threshold: bool, value_to_metric: bool) -> Self {
+        let (wild_key, wild_value) = (key.contains('*'), value.is_some_and(|value| value.contains('*')));
+        let shared = share_threshold && (wild_key || wild_value);
         Self {
             key: key.into(),
             value: value.map(Box::from),
             value_to_metric,
-            key_open: key.contains('*') && !share_threshold,
-            value_open: value.is_none_or(|value| value.contains('*')) && !share_threshold,
+            key_open: wild_key && !shared,
+            value_open: (wild_value || value.is_none()) && !shared,
         }
     }
 
@@ -142,12 +144,16 @@ pub struct RuleDraft {
 pub struct Rule {
     /// Domain, path, and name or else algorithm and window.
     pub id: Box<str>,
+    /// The domain.
+    pub domain: Arc<str>,
     /// The tier that it is for; none is everybody else.
     pub tier: Option<Box<str>>,
     /// What was written.
     pub said: RuleDraft,
     /// The way from the top of its domain.
     pub path: Arc<[PathEntry]>,
+    /// It counts for every request of its domain.
+    pub always: bool,
     /// What all its keys begin with.
     pub(crate) start: KeyParts,
 }

@@ -6,7 +6,7 @@
 //!
 //! Reading order: `spec` and `script` (what is asked for), `model` (the decision rules, once for all algorithms), then
 //! one file per family: `windows`, `log`, `cells`, `bucket`, `concurrency`, `calendar`. `truth` is what an exact
-//! window would hold.
+//! window would hold. [`rules`] is the twin of the book: which counters a request asks.
 
 mod answer;
 mod ask;
@@ -18,6 +18,7 @@ pub mod duration;
 mod log;
 mod model;
 mod numbers;
+pub mod rules;
 mod run;
 mod script;
 mod spec;

@@ -38,6 +38,11 @@ pub(crate) struct Numbers {
 impl Numbers {
     /// Panics where the limit has no tick: such limits are refused before they reach a counter.
     pub(crate) fn of(spec: &Spec) -> Self {
+        Self::try_of(spec).unwrap_or_else(|| panic!("no tick up to 1 s suits the limit {spec}"))
+    }
+
+    /// None where the limit has no tick.
+    pub(crate) fn try_of(spec: &Spec) -> Option<Self> {
         let amount = i128::from(spec.amount);
         let window = window_of(spec);
         let burst = if spec.algorithm.is_bucket() { spec.burst.map_or(amount, i128::from) } else { amount };
@@ -59,9 +64,8 @@ impl Numbers {
         };
         numbers.tick = (0..=TICK_EXPONENT_MAX)
             .map(|exponent| 10_i128.pow(exponent))
-            .find(|tick| numbers.holds_with(spec.algorithm, *tick))
-            .unwrap_or_else(|| panic!("no tick up to 1 s suits the limit {spec}"));
-        numbers
+            .find(|tick| numbers.holds_with(spec.algorithm, *tick))?;
+        Some(numbers)
     }
 
     fn holds_with(&self, algorithm: Algorithm, tick: i128) -> bool {

@@ -258,7 +258,7 @@ fn check_variables(all: &[Setting], given: &Given, reader: &Reader) {
         let trouble = Diagnostic::nowhere(Code::UnknownVariable, message);
         reader.say(match nearest(name, known.iter().map(String::as_str)) {
             Some(near) => trouble.help(format!("did you mean `{near}`?")),
-            None => trouble.help("`tidegate config show --settings` lists them"),
+            None => trouble.help("`tidegate config settings` lists them"),
         });
     }
 }

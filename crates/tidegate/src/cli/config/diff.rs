@@ -1,0 +1,209 @@
+//! `tidegate config diff`
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::{Value, json};
+use tidegate_core::{Book, DomainDraft, Rule, Secret};
+
+use super::{Form, load};
+use crate::cli::exit::Exit;
+use crate::cli::output::{self, Output};
+use crate::cli::settings::SettingFlags;
+use crate::cli::words;
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Ends with 3 if anything changes.
+
+Examples:
+  tidegate config diff /etc/tidegate/rules rules/
+  git worktree add /tmp/main main && tidegate config diff /tmp/main/rules rules/")]
+pub(crate) struct Diff {
+    /// The rules as they are
+    old: PathBuf,
+    /// The rules as they would be
+    new: PathBuf,
+    #[command(flatten)]
+    settings: SettingFlags,
+    #[command(flatten)]
+    form: Form,
+}
+
+/// What becomes of one rule or domain.
+struct Change {
+    kind: Kind,
+    id: String,
+    tier: String,
+    old: String,
+    new: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Added,
+    Removed,
+    /// Its counters go on.
+    Changed,
+    /// Its counters start afresh.
+    Fresh,
+}
+
+impl Diff {
+    pub(crate) fn run(&self) -> io::Result<Exit> {
+        let mut resolved = self.settings.resolve();
+        let mut of = |path: &PathBuf| {
+            resolved.settings.rules.paths = vec![path.clone()];
+            load(&resolved, &resolved.settings.rules)
+        };
+        let (Some(old), Some(new)) = (of(&self.old), of(&self.new)) else { return Ok(Exit::Config) };
+        let mut changes = domains(&old.domains, &new.domains);
+        let book = |domains| Book::new(domains, Secret::new([0; 16])); // No key is made.
+        changes.extend(rules(&book(old.domains), &book(new.domains)));
+        match self.form.output {
+            Output::Json => output::write_json(&changes.iter().map(Change::json).collect())?,
+            Output::Table if changes.is_empty() => output::write("the same\n")?,
+            Output::Table => {
+                let rows: Vec<[String; 5]> = changes.iter().map(Change::row).collect();
+                output::write(&output::table(["change", "rule", "tier", "old", "new"], &rows))?;
+                if changes.iter().any(|change| change.kind == Kind::Fresh) {
+                    output::write(
+                        "\nfresh: the counter is another one, so everybody starts with a full budget\n",
+                    )?;
+                }
+            }
+        }
+        Ok(if changes.is_empty() { Exit::Yes } else { Exit::No })
+    }
+}
+
+impl Change {
+    fn row(&self) -> [String; 5] {
+        [self.kind.word().into(), self.id.clone(), self.tier.clone(), self.old.clone(), self.new.clone()]
+    }
+
+    fn json(&self) -> Value {
+        let text = |text: &str| if text.is_empty() { Value::Null } else { json!(text) };
+        json!({
+            "change": self.kind.word(),
+            "rule": self.id,
+            "tier": text(&self.tier),
+            "old": text(&self.old),
+            "new": text(&self.new),
+        })
+    }
+}
+
+impl Kind {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Added => "added",
+            Self::Removed => "removed",
+            Self::Changed => "changed",
+            Self::Fresh => "fresh",
+        }
+    }
+}
+
+fn domains(old: &[DomainDraft], new: &[DomainDraft]) -> Vec<Change> {
+    let mut all: BTreeMap<&str, [String; 2]> = BTreeMap::new();
+    for (at, domains) in [old, new].into_iter().enumerate() {
+        for domain in domains {
+            all.entry(&domain.name).or_default()[at] = said(domain);
+        }
+    }
+    let change = |(name, [old, new]): (&str, [String; 2])| Change {
+        kind: kind_of(&old, &new, true),
+        id: name.into(),
+        tier: String::new(),
+        old,
+        new,
+    };
+    all.into_iter().filter(|(_, [old, new])| old != new).map(change).collect()
+}
+
+/// What a domain says besides its rules.
+fn said(domain: &DomainDraft) -> String {
+    let mut text = format!("match={:?} quota_key={}", domain.matching, domain.quota_key).to_lowercase();
+    let flags = [
+        (domain.allow_refunds, "allow_refunds"),
+        (domain.trust_tier, "trust_tier"),
+        (domain.disabled, "disabled"),
+    ];
+    for (_, word) in flags.into_iter().filter(|(on, _)| *on) {
+        text += &format!(" {word}");
+    }
+    if let Some(exempt) = &domain.exempt {
+        let mut callers: Vec<&str> = exempt.callers.iter().map(AsRef::as_ref).collect();
+        callers.sort_unstable();
+        text += &format!(" exempt={}", callers.join(","));
+        for network in &exempt.networks {
+            text += &format!(",{network}");
+        }
+    }
+    text
+}
+
+fn rules(old: &Book, new: &Book) -> Vec<Change> {
+    let key = |rule: &Rule| (rule.id.to_string(), rule.tier.as_deref().unwrap_or_default().to_string());
+    let by_id = |book: &'_ Book| {
+        book.rules().iter().enumerate().map(|(at, rule)| (key(rule), at)).collect::<BTreeMap<_, _>>()
+    };
+    let (olds, news) = (by_id(old), by_id(new));
+    let mut changes = Vec::new();
+    let (mut gone, mut came): (Vec<&Rule>, Vec<&Rule>) = (Vec::new(), Vec::new());
+    for (key, at) in &olds {
+        let rule = &old.rules()[*at];
+        match news.get(key) {
+            Some(at) => changes.extend(changed(rule, &new.rules()[*at])),
+            None => gone.push(rule),
+        }
+    }
+    came.extend(news.iter().filter(|(key, _)| !olds.contains_key(*key)).map(|(_, at)| &new.rules()[*at]));
+    for rule in gone {
+        // A limit without a name has another id when its window or algorithm changes; to people it is the same one.
+        let heir = came.iter().position(|other| {
+            other.domain == rule.domain && other.path == rule.path && other.tier == rule.tier
+        });
+        match heir {
+            Some(at) => changes.extend(changed(rule, came.remove(at))),
+            None => changes.push(change(Kind::Removed, rule, show(rule), String::new())),
+        }
+    }
+    changes.extend(came.into_iter().map(|rule| change(Kind::Added, rule, String::new(), show(rule))));
+    changes.sort_by(|one, other| (&one.id, &one.tier, one.kind).cmp(&(&other.id, &other.tier, other.kind)));
+    changes
+}
+
+fn changed(old: &Rule, new: &Rule) -> Option<Change> {
+    let same_counter = old.id == new.id
+        && match (&old.said.limit, &new.said.limit) {
+            (Some(old), Some(new)) => old.counts_like(new),
+            _ => true,
+        };
+    let (was, is) = (show(old), show(new));
+    let differs = was != is || !same_counter;
+    differs.then(|| change(kind_of(&was, &is, same_counter), new, was, is))
+}
+
+fn kind_of(old: &str, new: &str, same_counter: bool) -> Kind {
+    match (old.is_empty(), new.is_empty()) {
+        (true, _) => Kind::Added,
+        (_, true) => Kind::Removed,
+        _ if same_counter => Kind::Changed,
+        _ => Kind::Fresh,
+    }
+}
+
+fn change(kind: Kind, rule: &Rule, old: String, new: String) -> Change {
+    let tier = rule.tier.as_deref().unwrap_or_default().into();
+    Change { kind, id: rule.id.to_string(), tier, old, new }
+}
+
+/// All that matters about a rule, but its place in the file.
+fn show(rule: &Rule) -> String {
+    let limit = rule.said.limit.as_ref().map_or_else(|| "unlimited".into(), ToString::to_string);
+    std::iter::once(limit).chain(words::of(rule)).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,44 @@
+//! What goes to stdout: data. Talk goes to stderr.
+
+use std::io;
+
+use clap::ValueEnum;
+use serde_json::Value;
+
+/// In which form.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
+pub(crate) enum Output {
+    /// For people
+    #[default]
+    Table,
+    /// For machines
+    Json,
+}
+
+/// Writes text to stdout. Whoever reads it may have gone: `tidegate … | head` is no trouble.
+pub(crate) fn write(text: &str) -> io::Result<()> {
+    use io::Write as _;
+    let mut out = anstream::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => result,
+    }
+}
+
+/// Writes JSON to stdout.
+pub(crate) fn write_json(value: &Value) -> io::Result<()> {
+    write(&format!("{value:#}\n"))
+}
+
+/// Rows as columns of equal width, under a head.
+pub(crate) fn table<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> String {
+    let width = |column: usize| {
+        rows.iter().map(|row| row[column].chars().count()).chain([head[column].len()]).max().unwrap_or(0)
+    };
+    let widths: [usize; N] = std::array::from_fn(width);
+    let line = |cells: &[String; N]| {
+        let padded = cells.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
+        padded.collect::<Vec<_>>().join("  ").trim_end().to_string() + "\n"
+    };
+    std::iter::once(line(&head.map(|name| name.to_uppercase()))).chain(rows.iter().map(line)).collect()
+}

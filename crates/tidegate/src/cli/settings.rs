@@ -1,0 +1,69 @@
+//! Every setting as a flag, made from the table of settings.
+
+use std::path::PathBuf;
+
+use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches};
+use tidegate_config::{FILE_VARIABLE, Given, Resolved, SETTINGS_FILE, Setting, resolve};
+
+/// What the command line says about settings.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SettingFlags {
+    file: Option<PathBuf>,
+    flags: Vec<(String, String)>,
+}
+
+impl SettingFlags {
+    /// All settings, with those of the environment and the file.
+    pub(crate) fn resolve(&self) -> Resolved {
+        let text = |text: std::ffi::OsString| text.into_string().ok();
+        let variables = std::env::vars_os().filter_map(|(name, value)| Some((text(name)?, text(value)?)));
+        resolve(&Given { file: self.file.clone(), flags: self.flags.clone(), variables: variables.collect() })
+    }
+}
+
+const FILE: &str = "settings";
+const HEADING: &str = "Settings";
+
+impl Args for SettingFlags {
+    fn augment_args(command: Command) -> Command {
+        let file = Arg::new(FILE).long(FILE).value_name("FILE").env(FILE_VARIABLE).hide_env_values(true);
+        let file = file.help(format!("The settings file [default: {SETTINGS_FILE}, if it is there]"));
+        let file = file.value_parser(clap::value_parser!(PathBuf)).help_heading(HEADING);
+        Setting::all().into_iter().fold(command.arg(file), |command, setting| {
+            let default = match setting.field.default {
+                "" => String::new(),
+                default => format!(" [default: {default}]"),
+            };
+            let help = format!("{}{default} [env: {}]", setting.field.doc, setting.variable());
+            command.arg(
+                Arg::new(setting.name.clone())
+                    .long(setting.flag())
+                    .value_name("VALUE")
+                    .help(help)
+                    .help_heading(HEADING)
+                    .hide_short_help(true),
+            )
+        })
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for SettingFlags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        let mut flags = Self::default();
+        flags.update_from_arg_matches(matches)?;
+        Ok(flags)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        self.file = matches.get_one::<PathBuf>(FILE).cloned();
+        let given = |setting: Setting| {
+            Some((setting.name.clone(), matches.get_one::<String>(&setting.name)?.clone()))
+        };
+        self.flags = Setting::all().into_iter().filter_map(given).collect();
+        Ok(())
+    }
+}

@@ -1,0 +1,9 @@
+//! Tidegate decides, for every API request, whether its caller may go on.
+
+mod cli; // one file for each verb
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cli::run()
+}
