@@ -11,8 +11,11 @@ use tidegate_config::{Caps, Report, RuleFiles, Sources, Style, document, load_te
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
+/// Reads a file by its name and bytes, and says all that is wrong with it.
+type Check = fn(&str, Vec<u8>) -> (Sources, Report);
+
 /// A folder of cases, and who reads them. Other languages are another row.
-const FOLDERS: &[(&str, fn(&str, Vec<u8>) -> (Sources, Report))] = &[
+const FOLDERS: &[(&str, Check)] = &[
     ("golden", |name, bytes| support::check(name, bytes, &Caps::default())),
     ("golden/rules", |name, bytes| {
         let loaded = load_texts([(name.into(), bytes)], &RuleFiles::default());
@@ -43,7 +46,9 @@ fn bad_files_are_told_as_written_down() -> Outcome {
 #[test]
 fn the_page_of_diagnostics_is_made_from_the_table() -> Outcome {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/diagnostics.md");
-    assert_eq!(differs(&page, &document())?, None, "{BLESS}");
+    if let Some(stale) = differs(&page, &document())? {
+        return Err(format!("{stale}\n{BLESS}").into());
+    }
     Ok(())
 }
 
@@ -59,7 +64,13 @@ fn differs(path: &Path, expected: &str) -> Result<Option<String>, std::io::Error
         fs::write(path, expected)?;
         return Ok(None);
     }
-    Ok(Some(format!("{} is stale, it would be:\n{expected}", path.display())))
+    let end = "(the end)";
+    let lines = |text: &str| text.lines().chain([end]).map(String::from).collect::<Vec<_>>();
+    let (found, expected) = (lines(&found), lines(expected));
+    let at = found.iter().zip(&expected).take_while(|(found, expected)| found == expected).count();
+    let line = |lines: &[String]| lines.get(at).map_or(end, String::as_str).to_string();
+    let (found, expected) = (line(&found), line(&expected));
+    Ok(Some(format!("{}:{} is stale\n  found    {found}\n  expected {expected}", path.display(), at + 1)))
 }
 
 fn tests() -> PathBuf {

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test uses some of it")]
 
+use proptest::test_runner::{Config as ProptestConfig, RngSeed};
 use tidegate_config::{
     Caps, Code, Diagnostic, Field, Kind, Place, Reader, Report, Sources, Span, Tree, Word, parse,
 };
@@ -76,6 +77,18 @@ pub(crate) static CONSISTENCY: &[Word] = &[
     Word::new("exact", "Always asked."),
     Word::new("leased", "Taken in advance.").later("works as `exact` until leases are there"),
 ];
+
+/// The same cases every time, or `TIDEGATE_PROOF` times as many, drawn anew.
+pub(crate) fn config(cases: u32) -> ProptestConfig {
+    let times = std::env::var("TIDEGATE_PROOF").ok().and_then(|times| times.parse().ok()).unwrap_or(0);
+    let rng_seed = if times == 0 { RngSeed::Fixed(0x71DE_6A7E) } else { RngSeed::Random };
+    ProptestConfig {
+        cases: cases * times.max(1),
+        failure_persistence: None,
+        rng_seed,
+        ..ProptestConfig::default()
+    }
+}
 
 /// Reads a text as one file of rules and says all that is wrong with it.
 pub(crate) fn check(name: &str, bytes: Vec<u8>, caps: &Caps) -> (Sources, Report) {
