@@ -91,7 +91,15 @@ fn load_all(
         let source = bytes.and_then(|bytes| sources.add(name.clone(), bytes));
         match source.and_then(|source| yaml::parse(source, &sources, &files.caps)) {
             Ok(tree) => {
-                domains.extend(rules::read(&reader, &sources, &tree, &Arc::from(name), files.defaults));
+                let name = Arc::from(name);
+                let checked = rules::read(&reader, &sources, &tree, &name, files.defaults, false);
+                if reader.errors() > 0 {
+                    domains.extend(checked);
+                } else {
+                    // All has been said.
+                    let silent = Reader::new(&[]);
+                    domains.extend(rules::read(&silent, &sources, &tree, &name, files.defaults, true));
+                }
             }
             Err(trouble) => reader.say(trouble),
         }

@@ -42,8 +42,15 @@ pub struct Map<'a> {
     reader: &'a Reader,
     node: Node<'a>,
     place: &'static Place,
-    /// What was found, in the order of the place's fields.
-    found: Vec<Option<(Node<'a>, Node<'a>)>>,
+    /// What was found, in the order of the text. Not a place for each field of the table: there are many, and a file gives few.
+    found: Vec<Found<'a>>,
+}
+
+/// A field that a map gives.
+struct Found<'a> {
+    field: &'static Field,
+    key: Node<'a>,
+    value: Node<'a>,
 }
 
 impl Reader {
@@ -87,29 +94,29 @@ impl Reader {
         self.value(name, node, kind).check();
     }
 
-    fn entries_of<'a>(&'a self, node: Node<'a>, place: &'static Place) -> Vec<Option<(Node<'a>, Node<'a>)>> {
-        let mut found: Vec<Option<(Node<'a>, Node<'a>)>> = vec![None; place.fields.len()];
+    fn entries_of<'a>(&'a self, node: Node<'a>, place: &'static Place) -> Vec<Found<'a>> {
+        let mut all: Vec<Found<'a>> = Vec::new();
         for (key, value) in node.entries() {
             let Some(name) = self.key(key) else { continue };
             match place.field(name) {
-                Some((index, field)) => match found[index] {
-                    Some((first, _)) => self.duplicate(name, key, first.span(), field.name),
+                Some((_, field)) => match all.iter().find(|found| std::ptr::eq(found.field, field)) {
+                    Some(first) => self.duplicate(name, key, first.key.span(), field.name),
                     None => {
                         self.not_yet(field.name, "", field.status, key.span());
-                        found[index] = Some((key, value));
+                        all.push(Found { field, key, value });
                     }
                 },
                 None if name.starts_with("x-") => {}
                 None => self.say_with(Code::UnknownKey, || self.unknown(name, key.span(), place)),
             }
         }
-        for (field, found) in place.fields.iter().zip(&found) {
-            let absent = found.is_none_or(|(_, value)| value.kind() == NodeKind::Null);
-            if field.required && absent {
+        for field in place.fields.iter().filter(|field| field.required) {
+            let found = all.iter().find(|found| std::ptr::eq(found.field, field));
+            if found.is_none_or(|found| found.value.kind() == NodeKind::Null) {
                 self.say_with(Code::MissingKey, || match found {
-                    Some((key, _)) => missing(
+                    Some(found) => missing(
                         field,
-                        key.span(),
+                        found.key.span(),
                         format!("`{}` has no value", field.name),
                         "nothing follows",
                     ),
@@ -120,7 +127,7 @@ impl Reader {
                 });
             }
         }
-        found
+        all
     }
 
     /// The text of a key.
@@ -224,11 +231,13 @@ impl<'a> Map<'a> {
 
     /// The value of a field, unless it is absent or null. The name is one of the table.
     pub fn get(&self, name: &'static str) -> Option<Value<'a>> {
-        let field = self.place.field(name);
-        debug_assert!(field.is_some(), "the table of `{}` has no `{name}`", self.place.name);
-        let (index, field) = field?;
-        let (_, value) = self.found[index]?;
-        (value.kind() != NodeKind::Null).then(|| self.reader.value(field.name, value, field.kind))
+        let Found { field, value, .. } = self.found(name)?;
+        (value.kind() != NodeKind::Null).then(|| self.reader.value(field.name, *value, field.kind))
+    }
+
+    fn found(&self, name: &'static str) -> Option<&Found<'a>> {
+        debug_assert!(self.place.field(name).is_some(), "the table of `{}` has no `{name}`", self.place.name);
+        self.found.iter().find(|found| found.field.is_called(name))
     }
 
     /// Was it given, be it null?
@@ -238,13 +247,12 @@ impl<'a> Map<'a> {
 
     /// Where the key of a field stands.
     pub fn key(&self, name: &'static str) -> Option<Span> {
-        let (index, _) = self.place.field(name)?;
-        self.found[index].map(|(key, _)| key.span())
+        self.found(name).map(|found| found.key.span())
     }
 
-    /// The fields that were given, in the order of the table.
+    /// The fields that were given, in the order of the text.
     pub fn given(&self) -> impl Iterator<Item = &'static Field> {
-        self.place.fields.iter().zip(&self.found).filter(|(_, found)| found.is_some()).map(|(field, _)| field)
+        self.found.iter().map(|found| found.field)
     }
 }
 
