@@ -250,7 +250,7 @@ impl<'a> Trees<'a> {
                 }
                 (_, base) => {
                     let Some(text) = LimitText::read(self.reader, value) else { continue };
-                    vec![if let [base] = base { text.over(base) } else { text }]
+                    vec![if let [base] = base { text.over(base, &self.defaults) } else { text }]
                 }
             };
             tiers.push((name.value.into(), self.limits(&texts, flags)));
