@@ -3,7 +3,7 @@
 mod support;
 
 use rustix::time::{ClockId, clock_gettime};
-use tidegate_config::{Caps, Code, Style};
+use tidegate_config::{Caps, Code, Report, RuleFiles, Sources, Style, load_texts};
 
 const MB: u64 = 1_000_000;
 const SIZE: usize = 10_000_000;
@@ -27,10 +27,18 @@ fn many(piece: &str) -> String {
 
 /// Reads 10 MB of trouble, renders what is said about it, and returns the codes.
 fn refused(name: &str, make: impl Fn() -> Vec<u8>) -> Vec<Code> {
+    refused_by(name, make, |bytes| support::check(name, bytes, &Caps::default()))
+}
+
+fn refused_by(
+    name: &str,
+    make: impl Fn() -> Vec<u8>,
+    check: impl Fn(Vec<u8>) -> (Sources, Report),
+) -> Vec<Code> {
     let mut codes = Vec::new();
     let before_ms = worked_ms();
     let counted = allocation_counter::measure(|| {
-        let (sources, report) = support::check(name, make(), &Caps::default());
+        let (sources, report) = check(make());
         let text = report.render(&sources, Style::Plain);
         let json = report.json(&sources);
         assert!(text.len() < 400_000, "{name}: {} bytes of text", text.len());
@@ -161,4 +169,37 @@ fn ordinary_files_far_above_100_000_rules_are_read() {
     let (_, report) = support::check("rules.yaml", text.into(), &Caps::default());
     println!("130 000 rules: {} ms", worked_ms() - before_ms);
     assert_eq!((report.errors(), report.warnings()), (0, 0), "{report:?}");
+}
+
+#[test]
+fn bad_rules_are_refused_soon_however_many_there_are() {
+    let rule = |index: usize| {
+        format!(
+            "  - key: k\n    value: v{index:06}\n    rate_limit: {{ unit: minute, requests_per_unit: 5, name: n{index} }}\n"
+        )
+    };
+    let rules = |rule: &dyn Fn(usize) -> String| {
+        let all: String = (0..110_000).map(rule).collect();
+        format!("domain: a\ndescriptors:\n{all}")
+    };
+    let cases: &[(&str, String, Code)] = &[
+        (
+            "a mistake in the last rule",
+            rules(&rule) + "  - key: k\n    rate_limit: { unti: minute }\n",
+            Code::UnknownKey,
+        ),
+        ("a mistake in every rule", rules(&|index| rule(index).replace("minute", "-1")), Code::BadWord),
+        ("the same rule", rules(&|_| rule(0)), Code::DuplicateDescriptor),
+    ];
+    for (name, text, code) in cases {
+        let codes = refused_by(
+            name,
+            || text.clone().into_bytes(),
+            |bytes| {
+                let loaded = load_texts([("rules.yaml".into(), bytes)], &RuleFiles::default());
+                (loaded.sources, loaded.report)
+            },
+        );
+        assert!(codes.contains(code), "{name}: {codes:?}");
+    }
 }
