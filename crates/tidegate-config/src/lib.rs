@@ -58,6 +58,7 @@ mod schema; // the tables as JSON Schema
 pub use codes::{Code, Page, Severity, document};
 pub use diagnostic::{Diagnostic, quoted};
 pub use fields::{Field, Kind, Origin, Place, Status, Word, reachable};
+pub use json::json;
 pub use live::{Following, LiveRules};
 pub use load::{Loaded, RuleFiles, load, load_texts};
 pub use near::nearest;

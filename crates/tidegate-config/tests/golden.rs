@@ -7,6 +7,7 @@ mod support;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use support::differs;
 use tidegate_config::{Caps, Report, RuleFiles, Sources, Style, document, load_texts};
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
@@ -53,25 +54,6 @@ fn the_page_of_diagnostics_is_made_from_the_table() -> Outcome {
 }
 
 const BLESS: &str = "if that is right: TIDEGATE_BLESS=1 cargo test -p tidegate-config";
-
-/// What to say if the file is not as expected. Writes it when asked to.
-fn differs(path: &Path, expected: &str) -> Result<Option<String>, std::io::Error> {
-    let found = fs::read_to_string(path).unwrap_or_default();
-    if found == expected {
-        return Ok(None);
-    }
-    if std::env::var_os("TIDEGATE_BLESS").is_some() {
-        fs::write(path, expected)?;
-        return Ok(None);
-    }
-    let end = "(the end)";
-    let lines = |text: &str| text.lines().chain([end]).map(String::from).collect::<Vec<_>>();
-    let (found, expected) = (lines(&found), lines(expected));
-    let at = found.iter().zip(&expected).take_while(|(found, expected)| found == expected).count();
-    let line = |lines: &[String]| lines.get(at).map_or(end, String::as_str).to_string();
-    let (found, expected) = (line(&found), line(&expected));
-    Ok(Some(format!("{}:{} is stale\n  found    {found}\n  expected {expected}", path.display(), at + 1)))
-}
 
 fn tests() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests")

@@ -2,6 +2,9 @@
 
 #![allow(dead_code, reason = "each test uses some of it")]
 
+use std::fs;
+use std::path::Path;
+
 use proptest::test_runner::{Config as ProptestConfig, RngSeed};
 use tidegate_config::{
     Caps, Code, Diagnostic, Field, Kind, Place, Reader, Report, Sources, Span, Tree, Word, parse,
@@ -108,4 +111,23 @@ fn read(tree: &Tree, reader: &Reader) {
     for document in tree.documents() {
         reader.check("the file", document, Kind::Map(&FILE));
     }
+}
+
+/// What to say if the file is not as expected. Writes it when asked to.
+pub(crate) fn differs(path: &Path, expected: &str) -> std::io::Result<Option<String>> {
+    let found = fs::read_to_string(path).unwrap_or_default();
+    if found == expected {
+        return Ok(None);
+    }
+    if std::env::var_os("TIDEGATE_BLESS").is_some() {
+        fs::write(path, expected)?;
+        return Ok(None);
+    }
+    let end = "(the end)";
+    let lines = |text: &str| text.lines().chain([end]).map(String::from).collect::<Vec<_>>();
+    let (found, expected) = (lines(&found), lines(expected));
+    let at = found.iter().zip(&expected).take_while(|(found, expected)| found == expected).count();
+    let line = |lines: &[String]| lines.get(at).map_or(end, String::as_str).to_string();
+    let (found, expected) = (line(&found), line(&expected));
+    Ok(Some(format!("{}:{} is stale\n  found    {found}\n  expected {expected}", path.display(), at + 1)))
 }
