@@ -188,11 +188,12 @@ impl Memory {
         heat: Heat,
         held: Held<'_>,
     ) -> Option<Spot> {
+        let tag = Tag::unnamed(home.tag, self.ghosts.comes_back(home));
         let Some(spot) = self.free_slot(home, held) else {
             self.counts.unremembered(home.first);
             return None;
         };
-        if !self.store(spot, Tag::unnamed(home.tag), 0, by, state, heat, held) {
+        if !self.store(spot, tag, 0, by, state, heat, held) {
             self.counts.unremembered(home.first);
             return None;
         }
@@ -308,6 +309,7 @@ impl Memory {
 
     fn evict(&self, found: &Found) {
         let refused = found.tag.heat() == Heat::REFUSED;
+        self.ghosts.leave(found.spot.set, found.tag.key_tag());
         self.remove(found, if refused { Removed::EvictedRefused } else { Removed::EvictedLive });
     }
 

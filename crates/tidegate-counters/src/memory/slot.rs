@@ -60,16 +60,16 @@ pub(crate) struct Tag(u64);
 impl Tag {
     pub(crate) const EMPTY: Self = Self(0);
 
-    /// Of a key that has no slot yet.
-    pub(crate) fn unnamed(key_tag: u64) -> Self {
+    /// Of a key that has no slot yet; touched if it `comes_back`.
+    pub(crate) fn unnamed(key_tag: u64, comes_back: bool) -> Self {
         debug_assert!(key_tag <= TAG_MASK);
-        Self(key_tag)
+        Self(key_tag | if comes_back { TOUCHED } else { 0 })
     }
 
-    /// The tag of the same key after its state was stored; touched, unless that is new.
+    /// The tag of the same key after its state was stored; touched, unless that is new and did not come back.
     pub(crate) fn renamed(self, class: ClassId, heat: Heat, extra: u16) -> Self {
         debug_assert!(class != 0);
-        let touched = if self.is_empty() { 0 } else { TOUCHED };
+        let touched = if self.is_empty() { self.0 & TOUCHED } else { TOUCHED };
         let named = u64::from(class) << CLASS_SHIFT | u64::from(extra) << EXTRA_SHIFT;
         Self(self.key_tag() | named | heat.0 << HEAT_SHIFT | touched)
     }
