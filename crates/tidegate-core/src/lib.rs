@@ -37,6 +37,7 @@ mod window; // fixed window, two windows, sub-windows
 
 mod decision; // a whole request, from the verdicts on its takes
 mod key; // the identity of a counter
+mod sip; // what it is hashed by
 
 mod packed; // states as a table in memory keeps them
 mod portable; // states as bytes, for stores and snapshots

@@ -117,13 +117,7 @@ impl Memory {
         let Some(at) = found.in_arena().filter(|_| state.words() > 2) else {
             return true; // Cheaper to write than to ask.
         };
-        let mut first = 0;
-        state.write_words(|at, word| {
-            if at == 0 {
-                first = word
-            }
-        });
-        first != self.arena.first_word(at.block, found.class.is_some())
+        state.first_word() != self.arena.first_word(at.block, found.class.is_some())
     }
 
     /// Says that a slot was touched, and how hot it is now.
@@ -239,7 +233,7 @@ impl Memory {
     /// The number of a class, which nearly always is the one that the slot had.
     #[inline]
     fn number_of(&self, class: Class, before: ClassId) -> ClassId {
-        if self.classes.get(before) == Some(class) { before } else { self.classes.id(class) }
+        if self.classes.is(before, class) { before } else { self.classes.id(class) }
     }
 
     /// Finds or makes a free slot in one of a key's sets.

@@ -4,12 +4,13 @@
 //! start. When a key finds both of its sets full, what matters least is forgotten: first what is dead; then what was not touched
 //! again, what has used least, what is dead soonest; last what is being refused. What was forgotten alive is counted.
 //!
-//! Reading order: `slot` (the bits), `table` (sets and their locks), `arena`, then `request` and `desk` (one decision from lock to lock),
-//! `keep` (how a state is stored and who makes room for it), `sweep` (how idle keys leave), `snapshot`.
+//! Reading order: `slot` (the bits), `table` (sets and their locks), `arena`, then `request`, `few` and `desk` (one decision from lock to
+//! lock), `keep` (how a state is stored and who makes room for it), `sweep` (how idle keys leave), `snapshot`.
 
 mod arena; // room for states that do not fit a slot
 mod classes; // what has to be known to read a state
 mod desk; // a request laid out: its sets locked, all takes judged, what changed written
+mod few; // a request of a few takes, without a desk
 mod ghosts; // who was evicted last, and comes back
 mod keep; // storing a state, and making room for it
 mod pages; // large pages for large tables
@@ -139,13 +140,13 @@ impl Memory {
     /// The same as [`Counters::take`], without a future around it.
     pub fn take_now(&self, batch: &mut Batch<'_>, now: Micros) {
         self.keep_up(now);
-        let mut near = 0;
+        let mut near = 0; // How many takes were brought near and not judged yet.
         batch.judge(|takes, ahead, answers| {
-            if answers.len() >= near && ahead.len() > 1 {
-                let ahead = &ahead[..ahead.len().min(NEAR.max(takes.len()))];
-                self.bring_near(ahead);
-                near = answers.len() + ahead.len();
+            if near < takes.len() && ahead.len() > 1 {
+                near = ahead.len().min(NEAR.max(takes.len()));
+                self.bring_near(&ahead[..near]);
             }
+            near = near.saturating_sub(takes.len());
             self.request(takes, now, answers)
         });
     }

@@ -22,9 +22,9 @@ pub(crate) fn zeroed<T: Default>(len: usize) -> Option<Box<[T]>> {
     Some((0..len).map(|_| T::default()).collect())
 }
 
-/// Bit 63 of a word as a lock. Held for some hundred nanoseconds, so whoever finds it taken spins a little; and then yields, since its
-/// holder may have been put to sleep.
-pub(crate) const LOCK: u64 = 1 << 63;
+/// Bit 62 of a word as a lock. Held for some hundred nanoseconds, so whoever finds it taken spins a little; and then yields, since its
+/// holder may have been put to sleep. (Not bit 63: the compiler takes that for a sign, and misses that one instruction sets and tests it.)
+pub(crate) const LOCK: u64 = 1 << 62;
 
 /// A lock that is held until this is dropped, by a panic too.
 #[must_use]
