@@ -1,5 +1,5 @@
-//! What is made from the tables is as they are: schemas, and the tables in the documents. `TIDEGATE_BLESS=1 cargo test -p tidegate-config` makes
-//! them again.
+//! What is made from the tables is as they are: schemas, and the tables in the documents. `TIDEGATE_BLESS=1 cargo test -p
+//! tidegate-config` makes them again.
 
 mod support;
 

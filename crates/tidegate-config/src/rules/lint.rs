@@ -70,8 +70,8 @@ impl<'a> Remembered<'a> {
     }
 }
 
-/// Siblings that are never found, because a `*` that fits everything comes first. Those with a fixed value need not be among them: they come
-/// before all others.
+/// Siblings that are never found, because a `*` that fits everything comes first. Those with a fixed value need not be among them: they
+/// come before all others.
 pub(super) fn unreachable(reader: &Reader, siblings: &[(Named<'_>, Span)]) {
     let mut taken: HashMap<&str, (usize, Span)> = HashMap::new();
     for (at, (named, span)) in siblings.iter().enumerate() {

@@ -30,8 +30,8 @@ pub struct DomainText {
     pub settings: Option<Span>,
 }
 
-/// Reads all domains of a file. What is wrong is told to the reader. Descriptors are kept only if asked for: those of a large file take several
-/// times its size, and nobody needs those of a bad one.
+/// Reads all domains of a file. What is wrong is told to the reader. Descriptors are kept only if asked for: those of a large file take
+/// several times its size, and nobody needs those of a bad one.
 pub fn read<'a>(
     reader: &'a Reader,
     sources: &'a Sources,
