@@ -1,8 +1,8 @@
 //! `cargo xtask bench`: how fast are we? Two answers, see [`Bench`].
 //!
-//! `steps` counts the instructions of one step of each algorithm and of lookups in the book, beside a committed baseline. Instructions and not time: the count is
-//! the same on a busy machine and on an idle one, so a change of one per cent is seen. It still depends on the compiler, so the baseline
-//! says which one it was counted with.
+//! `steps` counts the instructions of one step of each algorithm and of lookups in the book, beside a committed baseline. Instructions
+//! and not time: the count is the same on a busy machine and on an idle one, so a change of one per cent is seen. It still depends on the
+//! compiler, so the baseline says which one it was counted with.
 //!
 //! `core` times the table of counters beside other limiters; the work is done by the package `bench/core`.
 

@@ -216,9 +216,16 @@ codes! {
         bad: "start: 2026-01-01\n", good: "start: 2026-01-01T00:00:00Z\n",
     }
     NoRuleFiles "no-rule-files" Error "no rule file was found" {
-        means: "Below the folder of rules there is no file whose name ends in `.yaml`, `.yml` or `.json`. A folder that is not mounted looks \
-                like this, so it is not taken for \"no rules\".",
+        means: "Below the folder of rules there is no file whose name ends in `.yaml`, `.yml` or `.json`. A folder that is not mounted \
+                looks like this, so it is not taken for \"no rules\".",
         fix: "Check the path and the names of the files. Names that begin with a dot are left out.",
+        bad: "", good: "",
+    }
+    UnsteadyFiles "unsteady-files" Error "files that change while they are read" {
+        means: "Each time the files were read, one of them changed meanwhile, so that old and new ones could have been mixed. The \
+                rules in force stay.",
+        fix: "Nothing, if somebody was writing: the next change is loaded. Else replace all files at once, by writing a new folder \
+              and swapping a link.",
         bad: "", good: "",
     }
     EmptyText "empty-text" Error "a name that is empty" {
@@ -238,8 +245,8 @@ codes! {
         good: "- key: user\n  rate_limits:\n    - { limit: 5/1s }\n    - { limit: 100/1m }\n",
     }
     DuplicateRule "duplicate-rule" Error "two limits that cannot be told apart" {
-        means: "A limit is known, to its counters and metrics, by its `name`, or else by its algorithm and window. Two of one descriptor have \
-                the same.",
+        means: "A limit is known, to its counters and metrics, by its `name`, or else by its algorithm and window. Two of one \
+                descriptor have the same.",
         fix: "Give them names.",
         bad: "rate_limits:\n  - { limit: 5/1m }\n  - { limit: 9/1m }\n",
         good: "rate_limits:\n  - { limit: 5/1m, name: reads }\n  - { limit: 9/1m, name: all }\n",
@@ -291,7 +298,8 @@ codes! {
         good: "rate_limit: { limit: 5/1s, name: a, replaces: [{ name: b }] }\n",
     }
     ShareWithoutWildcard "share-without-wildcard" Error "nothing to share" {
-        means: "`share_threshold` lets all values that fit a wildcard share one counter. Without a wildcard there is one value, or all have their own.",
+        means: "`share_threshold` lets all values that fit a wildcard share one counter. Without a wildcard there is one value, or all \
+                have their own.",
         fix: "Write a value with `*`, or remove it. To count all values together, use `value: \"*\"`.",
         bad: "- key: path\n  share_threshold: true\n", good: "- key: path\n  value: \"*\"\n  share_threshold: true\n",
     }
@@ -302,7 +310,8 @@ codes! {
         good: "rate_limits: [{ limit: 5/1s }, { limit: 100/1m }]\ntiers:\n  pro: [{ limit: 10/1s }, { limit: 100/1m }]\n",
     }
     AlwaysOpen "always-open" Error "a limit for every request, of which counter?" {
-        means: "`always: true` counts every request of the domain on one counter. So all values on its path are fixed, and there are no tiers.",
+        means: "`always: true` counts every request of the domain on one counter. So all values on its path are fixed, and there are \
+                no tiers.",
         fix: "Give every descriptor on the path a `value` without `*`.",
         bad: "- key: global\n  always: true\n  rate_limit: { limit: 10000/1s }\n",
         good: "- key: global\n  value: all\n  always: true\n  rate_limit: { limit: 10000/1s }\n",
@@ -371,8 +380,8 @@ codes! {
         bad: "rate_limit: { limit: 5/1s, name: größe }\n", good: "rate_limit: { limit: 5/1s, name: size }\n",
     }
     Unreachable "unreachable" Warning "a descriptor that is never found" {
-        means: "A sibling with `value: \"*\"` fits every value and is tried first. Fixed values come first wherever they stand, then wildcards in \
-                the order of the file, then the descriptor without a value.",
+        means: "A sibling with `value: \"*\"` fits every value and is tried first. Fixed values come first wherever they stand, then \
+                wildcards in the order of the file, then the descriptor without a value.",
         fix: "Move it before the `*`, or remove one of them.",
         bad: "- key: path\n  value: \"*\"\n- key: path\n  value: \"/api/*\"\n",
         good: "- key: path\n  value: \"/api/*\"\n- key: path\n  value: \"*\"\n",

@@ -14,10 +14,8 @@ pub struct Diagnostic {
     pub at: Option<Span>,
     /// A few words that stand beside the place.
     pub label: String,
-    /// Other places that have to do with it.
-    pub notes: Vec<(Span, String)>,
-    /// What else is known about it, a line each.
-    pub facts: Vec<String>,
+    /// Other places that have to do with it, and what else is known.
+    pub notes: Vec<(Option<Span>, String)>,
     /// How to mend it.
     pub help: Option<String>,
 }
@@ -30,15 +28,7 @@ impl Diagnostic {
 
     /// About no place in a file, such as a file that cannot be opened.
     pub fn nowhere(code: Code, message: impl Into<String>) -> Self {
-        Self {
-            code,
-            message: message.into(),
-            at: None,
-            label: String::new(),
-            notes: Vec::new(),
-            facts: Vec::new(),
-            help: None,
-        }
+        Self { code, message: message.into(), at: None, label: String::new(), notes: Vec::new(), help: None }
     }
 
     /// With words beside the place.
@@ -51,14 +41,14 @@ impl Diagnostic {
     /// With another place that has to do with it.
     #[must_use]
     pub fn note(mut self, at: Span, note: impl Into<String>) -> Self {
-        self.notes.push((at, note.into()));
+        self.notes.push((Some(at), note.into()));
         self
     }
 
     /// With something else that is known about it.
     #[must_use]
     pub fn fact(mut self, fact: impl Into<String>) -> Self {
-        self.facts.push(fact.into());
+        self.notes.push((None, fact.into()));
         self
     }
 
@@ -67,6 +57,11 @@ impl Diagnostic {
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
         self
+    }
+
+    /// What is known besides, without a place.
+    pub fn facts(&self) -> impl Iterator<Item = &str> {
+        self.notes.iter().filter(|(at, _)| at.is_none()).map(|(_, fact)| fact.as_str())
     }
 
     /// Error or warning.

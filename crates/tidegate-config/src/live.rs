@@ -69,7 +69,8 @@ impl LiveRules {
         (self.loads.load(Ordering::Relaxed), self.failures.load(Ordering::Relaxed))
     }
 
-    /// Reloads whenever the files may have changed or the process gets a SIGHUP, until what comes back is dropped. `told` is shown what came of it.
+    /// Reloads whenever the files may have changed or the process gets a SIGHUP, until what comes back is dropped. `told` is shown what
+    /// came of it.
     pub fn follow(
         self: &Arc<Self>,
         mut told: impl FnMut(&Self, &Loaded) + Send + 'static,

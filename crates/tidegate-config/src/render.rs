@@ -34,7 +34,7 @@ impl Report {
         }
         let (errors, warnings) = self.left_out();
         if errors + warnings > 0 {
-            text += &format!("and {} more\n\n", counts(errors, warnings));
+            text += &format!("and more that are not shown: {}\n\n", counts(errors, warnings));
         }
         if !self.is_empty() {
             text += &format!("{}\n", counts(self.errors(), self.warnings()));
@@ -74,11 +74,13 @@ impl Diagnostic {
             group = group.element(origin).elements(snippet);
         }
         for (at, note) in &self.notes {
-            let (origin, snippet) = snippet(sources, *at, AnnotationKind::Context, note);
-            group = group.element(origin).elements(snippet);
-        }
-        for fact in &self.facts {
-            group = group.element(Level::NOTE.message(clean(fact)));
+            group = match at {
+                Some(at) => {
+                    let (origin, snippet) = snippet(sources, *at, AnnotationKind::Context, note);
+                    group.element(origin).elements(snippet)
+                }
+                None => group.element(Level::NOTE.message(clean(note))),
+            };
         }
         if let Some(help) = &self.help {
             group = group.element(Level::HELP.message(clean(help)));
@@ -109,7 +111,7 @@ impl Diagnostic {
             "end_line": end.map(|end| end.line),
             "end_column": end.map(|end| end.column),
             "label": self.label,
-            "facts": self.facts,
+            "facts": self.facts().collect::<Vec<_>>(),
             "help": self.help,
         })
     }

@@ -33,8 +33,8 @@ enum Message {
 }
 
 impl Watch {
-    /// Calls `on_change`, on a thread of its own, after something below one of the paths may have changed. A path that does not exist yet is
-    /// waited for.
+    /// Calls `on_change`, on a thread of its own, after something below one of the paths may have changed. A path that does not exist yet
+    /// is waited for.
     pub fn start(paths: Vec<PathBuf>, mut on_change: impl FnMut() + Send + 'static) -> std::io::Result<Self> {
         let (messages, changes) = channel();
         // Before this returns, so that no change after it is missed.

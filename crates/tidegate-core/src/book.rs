@@ -1,4 +1,5 @@
-//! The book: all rules of all domains, compiled so that a lookup costs the same however many there are. Immutable; a new one is made and swapped.
+//! The book: all rules of all domains, compiled so that a lookup costs the same however many there are. Immutable; a new one is made
+//! and swapped.
 //!
 //! Read [`Book::plan`]: it is what happens to a request before anything is counted.
 
@@ -181,7 +182,8 @@ impl Wild {
 }
 
 impl Node {
-    /// The child that an entry leads to: one with this value, else the first with a wildcard that fits, else the one that leaves the value open.
+    /// The child that an entry leads to: one with this value, else the first with a wildcard that fits, else the one that leaves the
+    /// value open.
     fn child(&self, entry: &Entry<'_>) -> Option<usize> {
         let branch = self.branches.get(entry.key);
         if let Some(exact) = branch.and_then(|branch| branch.exact.get(entry.value)) {

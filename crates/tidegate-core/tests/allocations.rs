@@ -1,6 +1,9 @@
 //! No step allocates: a decision costs no trip to the allocator, whatever the algorithm and whatever is asked.
 
-use tidegate_core::{Ask, Calendar, Level, Limit, LimitError, Micros, Receipt, Shaper, Unit, Weekday};
+use tidegate_core::{
+    Ask, Book, Calendar, Descriptor, DescriptorDraft, DomainDraft, Entry, Level, Limit, LimitError, Matching,
+    Micros, OwnLimit, Plan, Query, Receipt, RuleDraft, Secret, Shaper, Unit, Weekday,
+};
 
 /// Limits of one shape, so that amounts go up and down.
 fn tiers() -> Result<Vec<[Limit; 2]>, LimitError> {
@@ -65,6 +68,54 @@ fn no_shaper_allocates() -> Result<(), LimitError> {
             }
         }
     });
+    assert_eq!(counted.count_total, 0);
+    Ok(())
+}
+
+/// From the second request on: the first makes room.
+#[test]
+fn no_plan_allocates() -> Result<(), LimitError> {
+    let minute = Micros::from_secs(60);
+    let rule = |name: &str, replaces: &[&str]| -> Result<RuleDraft, LimitError> {
+        let replaces = replaces.iter().map(|name| Box::from(*name)).collect();
+        Ok(RuleDraft {
+            name: Some(name.into()),
+            limit: Some(Limit::sliding_window(9, minute)?),
+            replaces,
+            ..RuleDraft::default()
+        })
+    };
+    let node = |key: &str, value: Option<&str>, limits, descriptors| DescriptorDraft {
+        key: key.into(),
+        value: value.map(String::from),
+        limits,
+        descriptors,
+        ..DescriptorDraft::default()
+    };
+    let below = vec![node("route", Some("/a/*"), vec![rule("route", &["other"])?], vec![])];
+    let domain = DomainDraft {
+        name: "d".into(),
+        matching: Matching::Path,
+        descriptors: vec![
+            node("user", None, vec![rule("user", &[])?, rule("more", &[])?], below),
+            node("ip", None, vec![rule("other", &[])?], vec![]),
+        ],
+        ..DomainDraft::default()
+    };
+    let book = Book::new([domain], Secret::new([1; 16]));
+    let entries = [
+        Entry { key: "user", value: "alice" },
+        Entry { key: "route", value: "/a/b" },
+        Entry { key: "ip", value: "10.0.0.1" },
+    ];
+    let own = Some(OwnLimit { amount: 5, window: minute });
+    let descriptors = [(0..2, None), (2..3, None), (1..3, own), (0..1, None)]
+        .map(|(entries, limit)| Descriptor { entries, cost: 1, limit });
+    let query = Query { domain: "d", entries: &entries, descriptors: &descriptors };
+    let mut plan = Plan::new();
+    book.plan(&query, &mut plan);
+    assert_eq!((plan.found().len(), plan.takes().len()), (7, 4));
+    let counted = allocation_counter::measure(|| book.plan(&query, &mut plan));
     assert_eq!(counted.count_total, 0);
     Ok(())
 }

@@ -136,6 +136,25 @@ fn settings_hold_for_the_rules() -> Outcome {
     Ok(())
 }
 
+/// A counter that was forgotten allows what it should not.
+#[test]
+fn no_test_passes_on_counters_that_were_forgotten() -> Outcome {
+    let folder = tempfile::tempdir()?;
+    let rule = "{ key: a, rate_limit: { limit: 5/1024s, algorithm: sub_window, sub_windows: 1024 } }";
+    fs::write(folder.path().join("rules.yaml"), format!("domain: a\ndescriptors: [{rule}]\n"))?;
+    let steps =
+        |keys: u32| (0..keys).map(|key| format!("      - {{ ask: {{ a: {key} }}, expect: allowed }}\n"));
+    for (keys, exit, said) in [(300, 0, "1 passed"), (3_000, 3, "the counters of the test need more")] {
+        let steps: String = steps(keys).collect();
+        let tests = format!("rules: rules.yaml\ntests:\n  - name: a test\n    steps:\n{steps}");
+        fs::write(folder.path().join("tests.yaml"), tests)?;
+        let run = test_in(folder.path(), &["tests.yaml"])?;
+        assert_eq!(run.exit, Some(exit), "{}{}", run.stdout, run.stderr);
+        assert!(run.stdout.contains(said), "{}", run.stdout);
+    }
+    Ok(())
+}
+
 #[test]
 fn machines_are_told_the_same() -> Outcome {
     let folder = tempfile::tempdir()?;

@@ -8,7 +8,7 @@ use tidegate_core::{DEPTH_MAX, Micros, Outcome, OwnLimit};
 
 use crate::codes::Code;
 use crate::diagnostic::Diagnostic;
-use crate::load::{find, read_file};
+use crate::load::{Bytes, read_files};
 use crate::reader::{Map, Reader, Spanned, Value};
 use crate::report::Report;
 use crate::source::{Sources, Span};
@@ -17,8 +17,8 @@ use crate::yaml::{self, Caps, NodeKind};
 use places::TEST_TIME_MAX;
 pub use places::{EXPECT, RULE_TESTS, STEP, TEST};
 
-/// How often the tests of one file may ask: seconds of work.
-const ASKS_MAX: u64 = 10_000_000;
+/// How often the tests of one file may ask: a second or two of work, but for sliding logs of thousands.
+const ASKS_MAX: u64 = 2_000_000;
 /// As many as an entrance takes.
 const DESCRIPTORS_MAX: usize = 16;
 /// When time starts where nobody says: 2026-01-01T00:00:00Z, as the table has it.
@@ -113,11 +113,10 @@ pub struct Expect {
 /// Loads files, and folders of files, of tests.
 pub fn load_tests(paths: &[PathBuf], caps: &Caps) -> LoadedTests {
     let reader = Reader::new(&[&RULE_TESTS]);
-    let files = find(paths, &reader, |folder| {
+    let texts = read_files(paths, caps, &reader, |folder| {
         Diagnostic::nowhere(Code::NoTests, format!("there is no file of tests in {}", folder.display()))
             .help("their names end in .yaml, .yml or .json; those that begin with a dot are left out")
     });
-    let texts = files.into_iter().map(|path| (path.clone(), read_file(&path, caps.bytes)));
     read_all(texts, caps, reader)
 }
 
@@ -126,11 +125,7 @@ pub fn load_tests_text(path: &Path, bytes: Vec<u8>, caps: &Caps) -> LoadedTests 
     read_all([(path.to_path_buf(), Ok(bytes))], caps, Reader::new(&[&RULE_TESTS]))
 }
 
-fn read_all(
-    texts: impl IntoIterator<Item = (PathBuf, Result<Vec<u8>, Diagnostic>)>,
-    caps: &Caps,
-    reader: Reader,
-) -> LoadedTests {
+fn read_all(texts: impl IntoIterator<Item = (PathBuf, Bytes)>, caps: &Caps, reader: Reader) -> LoadedTests {
     let mut sources = Sources::new();
     let mut documents = Vec::new();
     for (path, bytes) in texts {

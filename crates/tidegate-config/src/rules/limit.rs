@@ -149,8 +149,9 @@ impl<'a> LimitText<'a> {
     }
 
     /// The limit of a tier: what it says, and for the rest what the limit of everybody else does.
-    pub(crate) fn over(self, base: &Self) -> Self {
-        let other_algorithm = self.algorithm.is_some();
+    pub(crate) fn over(self, base: &Self, defaults: &Defaults) -> Self {
+        let of_base = or(base.algorithm, defaults.algorithm, Algorithm::SlidingWindow);
+        let other_algorithm = self.algorithm.is_some_and(|own| own.value != of_base);
         let limited = self.amount.is_some() || self.window.is_some();
         let unlimited = self.unlimited.is_some_and(|flag| flag.value);
         // Fields of the algorithm that the tier leaves behind stay behind with it.

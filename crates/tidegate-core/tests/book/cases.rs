@@ -43,10 +43,6 @@ impl Case {
             3 => trees.push(RuleTree::random(dice, RuleTree::DOMAINS[1])),
             _ => {}
         }
-        // Where there is no wildcard, it says nothing.
-        if let Some(node) = trees[0].descriptors.first_mut() {
-            node.share_threshold |= dice.once_in(4);
-        }
         let requests = (0..REQUESTS).map(|_| Request::random(dice, &trees)).collect();
         Self { trees, requests }
     }

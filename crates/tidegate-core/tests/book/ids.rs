@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 use tidegate_core::{PathEntry, RuleDraft, rule_id};
 
-use crate::{agrees, cases, drafts};
+use crate::{cases, compare, drafts};
 
 /// Words that end in, begin with and are made of what separates words.
 const WORDS: [&str; 10] = ["a", "a:", "a|", "a#", "\\", "a\\", "a:b", "|", "#", ":"];
@@ -43,7 +43,7 @@ proptest! {
         let mut seen = HashMap::new();
         for tree in &case.trees {
             for rule in drafts::book(std::slice::from_ref(tree)).rules() {
-                let name = agrees::name_of(&tree.domain, rule);
+                let name = compare::name_of(&tree.domain, rule);
                 let other = seen.entry(rule.id.clone()).or_insert_with(|| name.clone());
                 prop_assert_eq!(&*other, &name, "both are {}", rule.id);
             }

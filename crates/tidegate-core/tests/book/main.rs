@@ -6,8 +6,9 @@ mod subject; // limits from the oracle's words
 
 mod cases; // random trees with requests
 mod drafts; // the oracle's trees as the core's
+mod compare; // a book beside the judge
 
-mod agrees; // with the judge, on every rule found and every counter asked
+mod agrees; // on every rule found and every counter asked
 mod corners; // do the random cases reach everything?
 mod ids; // different rules have different ids
 mod shares; // `enforce: N%`

@@ -162,7 +162,8 @@ fn patch(dice: &mut Dice, limit: &RuleLimit, default: Algorithm) -> Patch {
         }
         2 if limit.window_us > 0 => {
             let same = limit.algorithm.unwrap_or(default);
-            Patch { amount: some_amount, algorithm: windowed(dice).or(Some(same)), ..Patch::default() }
+            let algorithm = if dice.roll(2) == 1 { windowed(dice) } else { None };
+            Patch { amount: some_amount, algorithm: algorithm.or(Some(same)), ..Patch::default() }
         }
         3 => Patch { unlimited: true, ..Patch::default() },
         _ => Patch { amount: some_amount, ..Patch::default() },

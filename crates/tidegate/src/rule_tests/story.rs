@@ -49,9 +49,11 @@ impl Scene<'_> {
             .fact(format!("test {test}, step {step}{times}, {after} after the start"))
             .fact(format!("asked {}", self.asked()));
         let found = decision.plan.found();
-        trouble.facts.extend(found.iter().take(FOUND_SHOWN).map(|found| fate(found, decision)));
+        for found in found.iter().take(FOUND_SHOWN) {
+            trouble = trouble.fact(fate(found, decision));
+        }
         if found.len() > FOUND_SHOWN {
-            trouble.facts.push(format!("and {} more limits", found.len() - FOUND_SHOWN));
+            trouble = trouble.fact(format!("and {} more limits", found.len() - FOUND_SHOWN));
         }
         Diagnostic { help: unknown_name(expect, book), ..trouble }
     }

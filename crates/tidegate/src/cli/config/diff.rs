@@ -20,7 +20,7 @@ Ends with 3 if anything changes.
 
 Examples:
   tidegate config diff /etc/tidegate/rules rules/
-  git worktree add /tmp/main main && tidegate config diff /tmp/main/rules rules/")]
+  git worktree add ../main main && tidegate config diff ../main/rules rules/")]
 pub(crate) struct Diff {
     /// The rules as they are
     old: PathBuf,
