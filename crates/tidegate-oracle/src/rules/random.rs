@@ -10,7 +10,7 @@ const MS: u64 = 1_000;
 const SECOND: u64 = 1_000_000;
 const DAY: u64 = 86_400 * SECOND;
 
-/// Keys of rules. Those that mean something elsewhere are rarer: a rule keyed `tier` leaves a domain without tiers.
+/// Keys of rules. Those that mean something elsewhere are rarer.
 const KEYS: [&str; 16] = [
     "a",
     "b",
@@ -30,13 +30,12 @@ const KEYS: [&str; 16] = [
     "tier",
 ];
 /// Values of rules, and of requests. The separators of ids and of hashed parts are among them.
-const VALUES: [&str; 18] = [
+const VALUES: [&str; 20] = [
     "a", "b", "", "a/b", "a*", "*", "*b*", "ä", "*ä", "a*a", "ab*b", "a|b", "a:b#n", "a\\", "a\0", "a*b*",
-    "10.0.0.1", "*a",
+    "*a*a*", "*a*b*", "10.0.0.1", "*a",
 ];
 const SPOKEN: [&str; 16] = [
-    "a", "b", "", "a/b", "ab", "*", "a*", "ä", "aä", "a|b", "a:b#n", "a\\", "a\0", "a\0\0", "10.0.0.1",
-    "b/a/b",
+    "a", "b", "", "a/b", "ab", "*", "a*", "ä", "aä", "a|b", "a:b#n", "a\\", "a\0", "a\0\0", "10.0.0.1", "aba",
 ];
 /// What a wildcard of a rule may stand for in a request.
 const FILLINGS: [&str; 8] = ["", "a", "b", "ab", "/", "*", "ä", "\0"];
@@ -101,7 +100,10 @@ fn nodes(dice: &mut Dice, depth: usize, fixed: bool, default: Algorithm) -> Vec<
     };
     let mut nodes: Vec<Node> = Vec::new();
     for _ in 0..count {
-        let key = dice.pick(&KEYS);
+        let key = match dice.pick(&KEYS) {
+            "tier" if dice.roll(3) != 2 => "a", // One is enough for a domain without tiers.
+            key => key,
+        };
         let value = match (dice.roll(3), key) {
             (0, _) => None,
             (_, "remote_address") => Some(dice.pick(&ADDRESSES)),
