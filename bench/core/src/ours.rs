@@ -199,7 +199,7 @@ impl Subject for Ours {
     }
 
     fn bytes_max(&self) -> Option<u64> {
-        Some((self.size.slots + self.size.arena) as u64)
+        Some(self.size.bytes() as u64)
     }
 }
 

@@ -216,6 +216,11 @@ codes! {
         fix: "Check the path and the names of the files. Names that begin with a dot are left out.",
         bad: "", good: "",
     }
+    UnsteadyFiles "unsteady-files" Error "files that change while they are read" {
+        means: "Each time the files were read, one of them changed meanwhile, so that old and new ones could have been mixed. The rules in force stay.",
+        fix: "Nothing, if somebody was writing: the next change is loaded. Else replace all files at once, by writing a new folder and swapping a link.",
+        bad: "", good: "",
+    }
     EmptyText "empty-text" Error "a name that is empty" {
         means: "Domains, keys, tiers and what `replaces` names cannot be empty: no request could mean them.",
         fix: "Write the name.",

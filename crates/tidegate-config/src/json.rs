@@ -7,7 +7,7 @@ use crate::yaml::{Node, NodeKind};
 
 /// The same as JSON. Plain words are what YAML takes them for: nothing, a flag, a number or a text. Of keys that stand twice the first counts.
 /// As deep as the tree, which is bounded.
-pub(crate) fn json(node: Node<'_>) -> Value {
+pub fn json(node: Node<'_>) -> Value {
     match node.kind() {
         NodeKind::Null => Value::Null,
         NodeKind::Scalar => scalar(node.text().unwrap_or_default(), node.plain()),

@@ -1,6 +1,35 @@
 //! The text of a configuration: from bytes that anybody may have written to values that nothing behind has to check.
 //!
 //! Everything about a file is bounded, and all that is wrong with it is told at once, with place and remedy.
+//!
+//! ```
+//! use tidegate_config::{Caps, Field, Kind, Place, Reader, Sources, Style, parse};
+//!
+//! static LIMIT: Place = Place {
+//!     name: "limit",
+//!     doc: "How much is allowed.",
+//!     fields: &[
+//!         Field::new("name", Kind::Text, "What people call it."),
+//!         Field::new("rate", Kind::Rate, "The amount and its window.").required().example("100/min"),
+//!     ],
+//! };
+//!
+//! let mut sources = Sources::new();
+//! let reader = Reader::new(&[&LIMIT]);
+//! let file = sources.add("limit.yaml", "nam: login\nrate: 5/15m\n".into());
+//! match file.and_then(|source| parse(source, &sources, &Caps::default())) {
+//!     Err(trouble) => reader.say(trouble),
+//!     Ok(tree) => {
+//!         for map in tree.documents().filter_map(|document| reader.map(document, &LIMIT)) {
+//!             assert_eq!(map.rate("rate").map(|rate| rate.value.amount), Some(5));
+//!             assert_eq!(map.text("name"), None);
+//!         }
+//!     }
+//! }
+//! let said = reader.finish().render(&sources, Style::Plain);
+//! assert!(said.starts_with("error[unknown-key]: unknown key `nam` in `limit`\n --> limit.yaml:1:1"), "{said}");
+//! assert!(said.contains("did you mean `name`?"), "{said}");
+//! ```
 
 mod codes; // what can be wrong: the one table
 mod diagnostic; // one thing that is wrong
@@ -29,6 +58,7 @@ mod schema; // the tables as JSON Schema
 pub use codes::{Code, Page, Severity, document};
 pub use diagnostic::{Diagnostic, quoted};
 pub use fields::{Field, Kind, Origin, Place, Status, Word, reachable};
+pub use json::json;
 pub use live::{Following, LiveRules};
 pub use load::{Loaded, RuleFiles, load, load_texts};
 pub use near::nearest;

@@ -21,6 +21,8 @@ const FILES_MAX: usize = 10_000;
 const FOLDERS_MAX: usize = 16;
 /// What the names of rule files end in.
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
+/// How many files may be as large as a file may be.
+const FULL_FILES_MAX: usize = 4;
 /// How often files are read anew that changed while they were read.
 const ATTEMPTS_MAX: usize = 5;
 
@@ -55,16 +57,23 @@ impl Loaded {
     }
 }
 
-/// Loads all rules. Never a mixture of old and new files: what changes while it is read is read anew.
+/// Loads all rules. Never a mixture of old and new files: what changes while it is read is read again.
 pub fn load(files: &RuleFiles) -> Loaded {
-    for _ in 1..ATTEMPTS_MAX {
+    for _ in 0..ATTEMPTS_MAX {
+        let reader = Reader::new(&[&DOMAIN]);
         let before = fingerprint(&files.paths);
-        let loaded = load_once(files);
+        let texts = read_files(files, &reader);
         if before == fingerprint(&files.paths) {
-            return loaded;
+            return load_all(texts, files, reader);
         }
     }
-    load_once(files)
+    let reader = Reader::new(&[]);
+    let message = "the rule files keep changing while they are read";
+    reader.say(
+        Diagnostic::nowhere(Code::UnsteadyFiles, message)
+            .help("replace them all at once: write a new folder and swap a link"),
+    );
+    load_all(Vec::new(), files, reader)
 }
 
 /// Loads rules from texts that are here already, each with a name.
@@ -73,25 +82,37 @@ pub fn load_texts(texts: impl IntoIterator<Item = (String, Vec<u8>)>, files: &Ru
     load_all(texts.into_iter().map(|(name, bytes)| (name, Ok(bytes))), files, reader)
 }
 
-fn load_once(files: &RuleFiles) -> Loaded {
-    let reader = Reader::new(&[&DOMAIN]);
-    let paths = find(files, &reader);
-    let texts = paths.iter().map(|path| (path.display().to_string(), read_file(path, files.caps.bytes)));
-    load_all(texts, files, reader)
+/// A file: its name, and its bytes.
+type Text = (String, Result<Vec<u8>, Diagnostic>);
+
+/// The bytes of all rule files; of all together not more than a few times what one may have.
+fn read_files(files: &RuleFiles, reader: &Reader) -> Vec<Text> {
+    let mut left = files.caps.bytes.saturating_mul(FULL_FILES_MAX);
+    let mut texts = Vec::new();
+    for path in find(files, reader) {
+        let bytes = read_file(&path, files.caps.bytes.min(left));
+        left -= bytes.as_ref().map_or(0, Vec::len);
+        texts.push((path.display().to_string(), bytes));
+    }
+    texts
 }
 
-fn load_all(
-    texts: impl Iterator<Item = (String, Result<Vec<u8>, Diagnostic>)>,
-    files: &RuleFiles,
-    reader: Reader,
-) -> Loaded {
+fn load_all(texts: impl IntoIterator<Item = Text>, files: &RuleFiles, reader: Reader) -> Loaded {
     let mut sources = Sources::new();
     let mut domains: Vec<DomainText> = Vec::new();
     for (name, bytes) in texts {
         let source = bytes.and_then(|bytes| sources.add(name.clone(), bytes));
         match source.and_then(|source| yaml::parse(source, &sources, &files.caps)) {
             Ok(tree) => {
-                domains.extend(rules::read(&reader, &sources, &tree, &Arc::from(name), files.defaults));
+                let name = Arc::from(name);
+                let checked = rules::read(&reader, &sources, &tree, &name, files.defaults, false);
+                if reader.errors() > 0 {
+                    domains.extend(checked);
+                } else {
+                    // All has been said.
+                    let silent = Reader::new(&[]);
+                    domains.extend(rules::read(&silent, &sources, &tree, &name, files.defaults, true));
+                }
             }
             Err(trouble) => reader.say(trouble),
         }

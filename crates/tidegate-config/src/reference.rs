@@ -2,26 +2,18 @@
 
 use crate::fields::{Field, Kind, Origin, Place, Status, Word};
 
-/// A section for each place: what it is for, and a table of its keys.
-pub fn reference(places: &[&'static Place]) -> String {
-    places.iter().map(|place| section(place)).collect::<Vec<_>>().join("\n")
-}
-
-fn section(place: &Place) -> String {
-    let mut text =
-        format!("## {}\n\n{}\n\n| key | value | default | |\n|---|---|---|---|\n", place.name, place.doc);
+/// The keys of a place as a table, and the words that they take.
+pub fn reference(place: &'static Place) -> String {
+    let mut text = String::from("| key | value | default | |\n|---|---|---|---|\n");
     for field in place.fields {
-        text += &format!(
-            "| {} | {} | {} | {} |\n",
-            key(field),
-            value(field),
-            code(field.default),
-            cell(&about(field))
-        );
+        let (key, value, default) = (key(field), value(field), code(field.default));
+        text += &format!("| {key} | {value} | {default} | {} |\n", cell(&about(field)));
     }
     for field in place.fields {
-        if let Some(words) = words_of(field.kind) {
-            text += &format!("\nWords of `{}`:\n\n", field.name);
+        if let Some(words) =
+            words_of(field.kind).filter(|words| words.iter().any(|word| !word.doc.is_empty()))
+        {
+            text += &format!("\n`{}`:\n\n", field.name);
             text += &words.iter().map(word).collect::<String>();
         }
     }
@@ -42,8 +34,8 @@ fn value(field: &Field) -> String {
 }
 
 fn about(field: &Field) -> String {
-    let ours = if field.origin == Origin::Ours { " Not in envoyproxy/ratelimit." } else { "" };
-    format!("{}{}{ours}", field.doc, later(field.status))
+    let reference = if field.origin == Origin::Reference { " †" } else { "" };
+    format!("{}{}{reference}", field.doc, later(field.status))
 }
 
 fn word(word: &Word) -> String {

@@ -34,7 +34,7 @@ impl Report {
         }
         let (errors, warnings) = self.left_out();
         if errors + warnings > 0 {
-            text += &format!("and {} more\n\n", counts(errors, warnings));
+            text += &format!("and more that are not shown: {}\n\n", counts(errors, warnings));
         }
         if !self.is_empty() {
             text += &format!("{}\n", counts(self.errors(), self.warnings()));

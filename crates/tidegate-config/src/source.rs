@@ -55,7 +55,7 @@ struct File {
     lines_before: Vec<u32>,
 }
 
-const BLOCK_BYTES: usize = 16 * 1024;
+const BLOCK_BYTES: usize = 512;
 
 /// What is kept of a file behind the first byte that is no UTF-8, so that a diagnostic can show the place.
 const BROKEN_TAIL_BYTES: usize = 80;

@@ -7,12 +7,16 @@ mod support;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use support::differs;
 use tidegate_config::{Caps, Report, RuleFiles, Sources, Style, document, load_texts};
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
+/// Reads a file by its name and bytes, and says all that is wrong with it.
+type Check = fn(&str, Vec<u8>) -> (Sources, Report);
+
 /// A folder of cases, and who reads them. Other languages are another row.
-const FOLDERS: &[(&str, fn(&str, Vec<u8>) -> (Sources, Report))] = &[
+const FOLDERS: &[(&str, Check)] = &[
     ("golden", |name, bytes| support::check(name, bytes, &Caps::default())),
     ("golden/rules", |name, bytes| {
         let loaded = load_texts([(name.into(), bytes)], &RuleFiles::default());
@@ -43,24 +47,13 @@ fn bad_files_are_told_as_written_down() -> Outcome {
 #[test]
 fn the_page_of_diagnostics_is_made_from_the_table() -> Outcome {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/diagnostics.md");
-    assert_eq!(differs(&page, &document())?, None, "{BLESS}");
+    if let Some(stale) = differs(&page, &document())? {
+        return Err(format!("{stale}\n{BLESS}").into());
+    }
     Ok(())
 }
 
 const BLESS: &str = "if that is right: TIDEGATE_BLESS=1 cargo test -p tidegate-config";
-
-/// What to say if the file is not as expected. Writes it when asked to.
-fn differs(path: &Path, expected: &str) -> Result<Option<String>, std::io::Error> {
-    let found = fs::read_to_string(path).unwrap_or_default();
-    if found == expected {
-        return Ok(None);
-    }
-    if std::env::var_os("TIDEGATE_BLESS").is_some() {
-        fs::write(path, expected)?;
-        return Ok(None);
-    }
-    Ok(Some(format!("{} is stale, it would be:\n{expected}", path.display())))
-}
 
 fn tests() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests")

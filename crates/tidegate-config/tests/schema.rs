@@ -109,11 +109,10 @@ fn the_schema_tells_an_editor_what_things_are_for() {
 
 #[test]
 fn the_tables_become_tables() {
-    let text = reference(&[&support::RATE_LIMIT]);
+    let text = reference(&support::RATE_LIMIT);
     for line in [
-        "## rate_limit",
-        "| `requests_per_unit`, `amount` (required) | a whole number: `100` |  | The amount. |",
-        "| `burst_for` | a duration such as `15m`: `1h30m` |  | How long. Not in envoyproxy/ratelimit. |",
+        "| `requests_per_unit`, `amount` (required) | a whole number: `100` |  | The amount. † |",
+        "| `burst_for` | a duration such as `15m`: `1h30m` |  | How long. |",
         "- `leased`: Taken in advance. Understood, but works as `exact` until leases are there.",
     ] {
         assert!(text.lines().any(|found| found == line), "no line {line} in\n{text}");

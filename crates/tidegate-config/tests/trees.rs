@@ -1,5 +1,7 @@
 //! What a text becomes: values, places, aliases, merges, and no panic on anything.
 
+mod support;
+
 use proptest::prelude::*;
 use tidegate_config::{Caps, Code, Diagnostic, Node, NodeKind, Sources, Tree, parse};
 
@@ -99,12 +101,12 @@ fn merge_keys_work_as_in_yaml_1_1() {
 
 #[test]
 fn places_are_those_of_the_text() -> Result<(), Diagnostic> {
-    let text = "a: &x\n  b: 'ä b'\n  c:\n    - 1\n\n# end\nd: *x\ne: [1, 2]\n";
+    let text = "a: &x\n  b: 'ä b'\n  c:\n    - 1\n\n# end\nd: *x\ne: [1, 2]\nf:\n- {g: [h]}\n";
     let (sources, tree) = tree(text)?;
     let Some(root) = tree.documents().next() else { return Ok(()) };
     let values: Vec<Node<'_>> = root.entries().map(|(_, value)| value).collect();
     let slices: Vec<&str> = values.iter().map(|value| sources.slice(value.span())).collect();
-    assert_eq!(slices, ["b: 'ä b'\n  c:\n    - 1", "*x", "[1, 2]"]);
+    assert_eq!(slices, ["b: 'ä b'\n  c:\n    - 1", "*x", "[1, 2]", "{g: [h]}"]);
     assert_eq!(values[1].definition(), values[0].span());
     assert!(values[1].is_alias() && !values[0].is_alias());
     let inner: Vec<&str> = values[1].entries().map(|(key, _)| sources.slice(key.span())).collect();
@@ -133,6 +135,17 @@ fn what_aliases_stand_for_is_bounded() {
     assert_eq!(code(&chain(10)), Err(Code::TooDeep));
 }
 
+/// Lists and maps in each other, made of these.
+fn values(leaves: &'static [&'static str]) -> impl Strategy<Value = String> {
+    let leaf = proptest::sample::select(leaves).prop_map(String::from);
+    leaf.prop_recursive(3, 20, 4, |inner| {
+        let items = proptest::collection::vec(inner, 0..4);
+        let map = |items: &[String]| items.iter().map(|item| format!("k: {item}, ")).collect::<String>();
+        let list = items.clone().prop_map(|items| format!("[{}]", items.join(", ")));
+        prop_oneof![list, items.prop_map(move |items| format!("{{{}}}", map(&items)))]
+    })
+}
+
 /// Pieces of YAML, so that random texts reach further than the first letter.
 fn yaml() -> impl Strategy<Value = String> {
     let pieces = vec![
@@ -143,10 +156,19 @@ fn yaml() -> impl Strategy<Value = String> {
     proptest::collection::vec(proptest::sample::select(pieces), 0..40).prop_map(|pieces| pieces.concat())
 }
 
-const GOOD: &str = "domain: shop\nx: &d {unit: minute, n: [1, '2', \"3\\n\"]}\ndescriptors:\n  - key: a\n    rate_limit:\n      <<: *d\n      name: |\n        long\n";
+const GOOD: &str = "\
+domain: shop
+x: &d {unit: minute, n: [1, '2', \"3\\n\"]}
+descriptors:
+  - key: a
+    rate_limit:
+      <<: *d
+      name: |
+        long
+";
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 4_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(support::config(4_000))]
 
     #[test]
     fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
@@ -167,6 +189,14 @@ proptest! {
                 spans_hold(&sources, document)?;
             }
         }
+    }
+
+    #[test]
+    fn what_aliases_stand_for_is_counted(first in values(&["a"]), second in values(&["a", "*x"]), third in values(&["a", "*x", "*y"])) {
+        let text = format!("- &x [{first}]\n- &y [{second}]\n- {third}\n");
+        let (_, tree) = tree(&text).map_err(|trouble| TestCaseError::fail(format!("{text}: {trouble:?}")))?;
+        let walked: u64 = tree.documents().map(walked).sum();
+        prop_assert_eq!(walked, tree.expanded(), "{}", text);
     }
 
     #[test]

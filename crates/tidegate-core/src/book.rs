@@ -344,7 +344,8 @@ impl Book {
         let mut always = Vec::new();
         let top = self.nodes.len();
         self.nodes.push(Node::default());
-        self.children(&Way { levels: &[], nodes: &[top] }, &draft.name, draft.descriptors, &mut always);
+        let name = draft.name.as_str().into();
+        self.children(&Way { levels: &[], nodes: &[top] }, &name, draft.descriptors, &mut always);
         Domain {
             name: draft.name.into(),
             matching: draft.matching,
@@ -363,7 +364,7 @@ impl Book {
     fn children(
         &mut self,
         above: &Way<'_>,
-        domain: &str,
+        domain: &Arc<str>,
         drafts: Vec<DescriptorDraft>,
         always: &mut Vec<Box<[usize]>>,
     ) {
@@ -409,6 +410,7 @@ impl Book {
             let start = said.limit.as_ref().map_or(start, |limit| limit.shape(start));
             self.rules.push(Rule {
                 id: id.into(),
+                domain: domain.clone(),
                 tier: tier.map(Box::from),
                 said,
                 path: path.clone(),
@@ -429,7 +431,7 @@ struct Way<'w> {
 
 /// Where limits were written.
 struct Place<'p> {
-    domain: &'p str,
+    domain: &'p Arc<str>,
     path: &'p Arc<[PathEntry]>,
     always: bool,
 }

@@ -5,9 +5,8 @@
 //! bytes they hold, can be mistaken for others that are cut elsewhere.
 
 use std::fmt;
-use std::hash::Hasher;
 
-use siphasher::sip128::{Hasher128, SipHasher13};
+use crate::sip::Sip;
 
 /// The identity of one counter.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -49,7 +48,7 @@ impl Secret {
 
     /// Starts a key.
     pub fn start(&self) -> KeyParts {
-        KeyParts(SipHasher13::new_with_key(&self.0))
+        KeyParts(Sip::new(self.0))
     }
 }
 
@@ -61,29 +60,33 @@ impl fmt::Debug for Secret {
 
 /// A key in the making. A clone goes on from the same parts: what all keys of a rule share is hashed once.
 #[derive(Clone, Copy)]
-pub struct KeyParts(SipHasher13);
+pub struct KeyParts(Sip);
 
 impl KeyParts {
     /// Adds a part: its length, then its bytes, filled up with zeroes to whole words, which are hashed fastest.
     #[must_use]
     #[inline]
     pub fn part(mut self, bytes: &[u8]) -> Self {
-        self.0.write_u64(bytes.len() as u64);
+        self.0.write(bytes.len() as u64);
         let (words, rest) = bytes.as_chunks::<8>();
         for word in words {
-            self.0.write_u64(u64::from_le_bytes(*word));
+            self.0.write(u64::from_le_bytes(*word));
         }
         if !rest.is_empty() {
-            let mut last = [0; 8];
-            last[..rest.len()].copy_from_slice(rest);
-            self.0.write_u64(u64::from_le_bytes(last));
+            // The last eight bytes without those that are hashed already: cheaper than to gather the rest.
+            let last = match bytes.last_chunk::<8>() {
+                Some(last) => u64::from_le_bytes(*last) >> (8 * (8 - rest.len())),
+                None => rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
+            };
+            self.0.write(last);
         }
         self
     }
 
     /// The key of all parts so far.
+    #[inline]
     pub fn key(&self) -> Key {
-        Key(self.0.finish128().as_u128())
+        Key(self.0.finish())
     }
 }
 
@@ -109,6 +112,21 @@ mod tests {
             [key(&["ab", "c"]), key(&["a", "bc"]), key(&["abc"]), key(&["abc", ""]), key(&["", "abc"])];
         for (at, one) in keys.iter().enumerate() {
             assert!(!keys[at + 1..].contains(one), "{keys:?}");
+        }
+    }
+
+    #[test]
+    fn every_byte_of_a_part_counts_whatever_its_length() {
+        let bytes: Vec<u8> = (1..=40).collect();
+        for len in 0..=bytes.len() {
+            let mut padded = bytes[..len].to_vec();
+            padded.resize(len.next_multiple_of(8), 0);
+            let mut sip = SECRET.start().0;
+            sip.write(len as u64);
+            for word in padded.as_chunks::<8>().0 {
+                sip.write(u64::from_le_bytes(*word));
+            }
+            assert_eq!(SECRET.start().part(&bytes[..len]).key(), Key(sip.finish()), "{len}");
         }
     }
 

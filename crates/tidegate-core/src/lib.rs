@@ -36,6 +36,7 @@ mod shaper; // the leaky bucket that delays instead of refusing
 mod window; // fixed window, two windows, sub-windows
 
 mod key; // the identity of a counter
+mod sip; // what it is hashed by
 mod pattern; // wildcards
 mod rule; // a limit, where it stands, and what its verdict is for
 

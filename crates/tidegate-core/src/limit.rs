@@ -196,7 +196,9 @@ pub enum LimitError {
 pub struct Limit {
     algorithm: Algorithm,
     charge: Charge,
+    /// Worked out once: every take asks for them.
     class: Class,
+    capacity: u32,
     kind: Kind,
 }
 
@@ -300,7 +302,13 @@ impl Limit {
     }
 
     fn of(algorithm: Algorithm, kind: Kind) -> Self {
-        Self { algorithm, charge: Charge::Admitted, class: Class::of(&kind), kind }
+        let class = Class::of(&kind);
+        let mut limit = Self { algorithm, charge: Charge::Admitted, class, capacity: 0, kind };
+        limit.capacity = match &limit.kind {
+            Kind::Bucket { law, .. } => law.capacity(),
+            _ => limit.amount(),
+        };
+        limit
     }
 
     fn cells(amount: u64, window: Micros, strict: bool) -> Result<Self, LimitError> {
@@ -379,10 +387,7 @@ impl Limit {
     /// The most that can be used: the amount, or a bucket's burst.
     #[inline]
     pub fn capacity(&self) -> u32 {
-        match &self.kind {
-            Kind::Bucket { law, .. } => law.capacity(),
-            _ => self.amount(),
-        }
+        self.capacity
     }
 
     /// The window; for concurrency the time to live, for a calendar none.

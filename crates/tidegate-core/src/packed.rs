@@ -406,39 +406,46 @@ impl State {
         }
     }
 
-    /// The state as words. The first of a list's changes when a broken clock is repaired.
+    /// The first of its words: that of a list changes when a broken clock is repaired.
+    #[inline]
+    pub fn first_word(&self) -> u64 {
+        match &self.inner {
+            Inner::Pair { index, .. } | Inner::Ring { index, .. } => *index,
+            Inner::Level(level) => {
+                level.used | u64::from(level.tick.exponent()) << 53 | u64::from(level.owed) << 56
+            }
+            Inner::Spent(spent) => u64::from(spent.used) << 32 | u64::from(spent.period),
+            Inner::Cells { head, .. } => cells_head(head),
+            Inner::Log { head, .. } => head.last_us,
+            Inner::Places { head, .. } => head.last_us,
+        }
+    }
+
+    /// The state as words.
     #[inline]
     pub fn write_words(&self, mut put: impl FnMut(usize, u64)) {
+        put(0, self.first_word());
         match &self.inner {
-            Inner::Pair { index, counts: [newest, before] } => {
-                put(0, *index);
+            Inner::Pair { counts: [newest, before], .. } => {
                 put(1, u64::from(*before) << 32 | u64::from(*newest));
             }
-            Inner::Level(level) => {
-                put(0, level.used | u64::from(level.tick.exponent()) << 53 | u64::from(level.owed) << 56);
-                put(1, level.last_us);
-            }
-            Inner::Spent(spent) => put(0, u64::from(spent.used) << 32 | u64::from(spent.period)),
-            Inner::Ring { index, counts } => {
-                put(0, *index);
+            Inner::Level(level) => put(1, level.last_us),
+            Inner::Spent(_) => {}
+            Inner::Ring { counts, .. } => {
                 for (at, pair) in counts.chunks(2).enumerate() {
                     put(1 + at, u64::from(pair.get(1).copied().unwrap_or(0)) << 32 | u64::from(pair[0]));
                 }
             }
             Inner::Cells { head, cells } => {
-                put(0, cells_head(head));
-                let triples =
-                    cells[..head.len as usize].iter().map(|cell| [cell.first, cell.last, cell.units]);
-                write_triples(1, triples, put);
+                let triple = |cell: &Cell| [cell.first, cell.last, cell.units];
+                write_triples(1, &cells[..head.len as usize], triple, put);
             }
             Inner::Log { head, entries } => {
-                put(0, head.last_us);
                 put(1, u64::from(head.len));
                 let triple = |entry: &Entry| [entry.at_us as u32, (entry.at_us >> 32) as u32, entry.units];
-                write_triples(2, entries[..head.len as usize].iter().map(triple), put);
+                write_triples(2, &entries[..head.len as usize], triple, put);
             }
             Inner::Places { head, places } => {
-                put(0, head.last_us);
                 put(1, u64::from(head.len));
                 for (at, place) in places[..head.len as usize].iter().enumerate() {
                     let first = 2 + 3 * at;
@@ -454,7 +461,7 @@ impl State {
 impl Limit {
     /// Judges `ask` at `now` on a packed state of this limit's class, as [`Limit::step`] would, and says what it is afterwards. Nothing
     /// if it has to be unpacked for that, or does not fit any more. The verdict is written where it is wanted: it is large.
-    #[inline]
+    #[inline(always)]
     pub fn step_packed(
         &self,
         packed: Packed,
@@ -463,48 +470,86 @@ impl Limit {
         now: Micros,
         verdict: &mut Verdict,
     ) -> Option<Packed> {
-        match self.kind() {
-            Kind::Bucket { reduced, .. } => {
+        match (self.kind(), ask) {
+            (Kind::Bucket { reduced, .. }, Ask::Charge { cost }) if cost > 0 => {
+                let law = reduced.in_micros();
                 let mut level = unpack_level(packed, era);
-                match ask {
-                    Ask::Charge { cost } if cost > 0 => {
-                        *verdict = step::charge_inline(reduced, self.charge(), &mut &mut level, cost, now);
-                    }
-                    _ => *verdict = step::step(reduced, self.charge(), &mut &mut level, ask, now),
-                }
+                *verdict = step::charge_inline(&law, self.charge(), &mut &mut level, cost, now);
                 pack_level(&level, era)
             }
-            Kind::Fixed(law) => self.step_pair(law, law.window_us, packed, ask, now, verdict),
-            Kind::Sub(law) if law.k == 1 => {
-                self.step_pair(law, law.tick.to_us(law.width), packed, ask, now, verdict)
+            (Kind::Fixed(law), Ask::Charge { cost }) if cost > 0 => {
+                let (mut index, mut counts) = unpack_pair(packed, law.window_us);
+                let mut windows = Windows { index: &mut index, counts: &mut counts };
+                *verdict = step::charge_inline(law, self.charge(), &mut windows, cost, now);
+                pack_pair(index, counts, law.window_us)
             }
-            _ => None,
+            _ => self.judge_packed(packed, era, ask, now, true, verdict),
         }
     }
 
-    #[inline]
-    fn step_pair<L: for<'a> Law<State<'a> = Windows<'a>>>(
+    /// Judges `ask` on a packed state in the same way, and carries nothing out, as [`Limit::show`] does.
+    pub fn show_packed(
         &self,
-        law: &L,
-        window_us: u64,
         packed: Packed,
+        era: Era,
         ask: Ask,
         now: Micros,
         verdict: &mut Verdict,
     ) -> Option<Packed> {
-        let (mut index, mut counts) = unpack_pair(packed, window_us);
-        let mut windows = Windows { index: &mut index, counts: &mut counts };
-        match ask {
-            Ask::Charge { cost } if cost > 0 => {
-                *verdict = step::charge_inline(law, self.charge(), &mut windows, cost, now);
+        self.judge_packed(packed, era, ask, now, false, verdict)
+    }
+
+    /// What is done less often, in a function of its own: together with the charges it would be too large to be fast.
+    #[inline(never)]
+    fn judge_packed(
+        &self,
+        packed: Packed,
+        era: Era,
+        ask: Ask,
+        now: Micros,
+        carried_out: bool,
+        verdict: &mut Verdict,
+    ) -> Option<Packed> {
+        match self.kind() {
+            Kind::Bucket { reduced, .. } => {
+                let mut level = unpack_level(packed, era);
+                *verdict = self.judge_by(reduced, &mut &mut level, ask, now, carried_out);
+                pack_level(&level, era)
             }
-            _ => *verdict = step::step(law, self.charge(), &mut windows, ask, now),
+            Kind::Fixed(law) => on_pair(packed, law.window_us, |windows| {
+                *verdict = self.judge_by(law, windows, ask, now, carried_out);
+            }),
+            Kind::Sub(law) if law.k == 1 => on_pair(packed, law.tick.to_us(law.width), |windows| {
+                *verdict = self.judge_by(law, windows, ask, now, carried_out);
+            }),
+            _ => None,
         }
-        pack_pair(index, counts, window_us)
+    }
+
+    fn judge_by<L: Law>(
+        &self,
+        law: &L,
+        state: &mut L::State<'_>,
+        ask: Ask,
+        now: Micros,
+        carried_out: bool,
+    ) -> Verdict {
+        if carried_out {
+            step::step(law, self.charge(), state, ask, now)
+        } else {
+            step::show(law, state, ask, now)
+        }
     }
 }
 
-#[inline]
+/// Does something to two packed counts; says what they are afterwards, if that fits.
+fn on_pair(packed: Packed, window_us: u64, act: impl FnOnce(&mut Windows<'_>)) -> Option<Packed> {
+    let (mut index, mut counts) = unpack_pair(packed, window_us);
+    act(&mut Windows { index: &mut index, counts: &mut counts });
+    pack_pair(index, counts, window_us)
+}
+
+#[inline(always)]
 fn pack_pair(index: u64, [newest, before]: [u32; 2], window_us: u64) -> Option<Packed> {
     let (index_bits, count_bits) = pair_bits(window_us);
     let fits = u64::from(newest | before) >> count_bits == 0 && index >> index_bits == 0;
@@ -512,7 +557,7 @@ fn pack_pair(index: u64, [newest, before]: [u32; 2], window_us: u64) -> Option<P
     fits.then(|| Packed::of(counts << index_bits | u128::from(index)))
 }
 
-#[inline]
+#[inline(always)]
 fn unpack_pair(packed: Packed, window_us: u64) -> (u64, [u32; 2]) {
     let (index_bits, count_bits) = pair_bits(window_us);
     let bits = packed.bits();
@@ -530,7 +575,7 @@ fn pair_bits(window_us: u64) -> (u32, u32) {
 }
 
 /// Packs a level that is in steps and ticks of 1 µs.
-#[inline]
+#[inline(always)]
 fn pack_level(level: &Level, era: Era) -> Option<Packed> {
     let last = level.last_us & ((1 << LAST_BITS) - 1);
     let high = u64::from(level.owed) << (USED_BITS - USED_LOW_BITS) | level.used >> USED_LOW_BITS;
@@ -538,7 +583,7 @@ fn pack_level(level: &Level, era: Era) -> Option<Packed> {
     (level.used < 1 << USED_BITS && era.holds(level.last_us)).then_some(packed)
 }
 
-#[inline]
+#[inline(always)]
 fn unpack_level(packed: Packed, era: Era) -> Level {
     let owed = packed.extra >> (USED_BITS - USED_LOW_BITS) != 0;
     Level { used: level_used(packed), last_us: level_last(packed, era), tick: Tick::default(), owed }
@@ -555,7 +600,7 @@ fn level_used(packed: Packed) -> u64 {
 fn level_last(packed: Packed, era: Era) -> u64 {
     let ahead = packed.word.wrapping_sub(era.reference.get()) << (64 - LAST_BITS);
     let ahead = ahead as i64 >> (64 - LAST_BITS); // With its sign.
-    era.reference.get().saturating_add_signed(ahead)
+    (era.reference.get() as i64 + ahead).max(0) as u64 // A time has 53 bits.
 }
 
 fn cells_head(head: &CellHead) -> u64 {
@@ -566,35 +611,45 @@ fn cells_head(head: &CellHead) -> u64 {
 fn read_cells(head: &mut CellHead, cells: &mut [Cell], word: impl Fn(usize) -> u64) {
     let first = word(0);
     let len = (first >> 53 & 0xff) as usize;
-    let mut total = 0;
-    for (pair, cells) in cells[..len.min(CELLS_MAX)].chunks_mut(2).enumerate() {
-        let at = 1 + 3 * pair;
-        let (one, two) = (word(at), word(at + 1));
-        cells[0] = Cell { first: one as u32, last: (one >> 32) as u32, units: two as u32 };
-        total += u64::from(cells[0].units);
-        if let Some(cell) = cells.get_mut(1) {
-            let three = word(at + 2);
-            *cell = Cell { first: (two >> 32) as u32, last: three as u32, units: (three >> 32) as u32 };
-            total += u64::from(cell.units);
-        }
+    let (pairs, odd) = cells[..len.min(CELLS_MAX)].as_chunks_mut::<2>();
+    let (mut at, mut total) = (1, 0);
+    for [one, two] in pairs {
+        let (low, middle, high) = (word(at), word(at + 1), word(at + 2));
+        *one = Cell { first: low as u32, last: (low >> 32) as u32, units: middle as u32 };
+        *two = Cell { first: (middle >> 32) as u32, last: high as u32, units: (high >> 32) as u32 };
+        total += u64::from(one.units) + u64::from(two.units);
+        at += 3;
+    }
+    if let [cell] = odd {
+        let (low, middle) = (word(at), word(at + 1));
+        *cell = Cell { first: low as u32, last: (low >> 32) as u32, units: middle as u32 };
+        total += u64::from(cell.units);
     }
     *head = CellHead { last: first & TIME_MASK, total, len: len as u32, refunded: first >> 61 & 1 != 0 };
 }
 
-/// Three halves of words for each item, one after the other.
-fn write_triples(first: usize, triples: impl Iterator<Item = [u32; 3]>, mut put: impl FnMut(usize, u64)) {
-    let (mut at, mut half) = (first, None);
-    for value in triples.flatten() {
-        match half.take() {
-            None => half = Some(value),
-            Some(low) => {
-                put(at, u64::from(value) << 32 | u64::from(low));
-                at += 1;
-            }
-        }
+/// Three halves of words for each item, one after the other: two items are three words.
+#[inline]
+fn write_triples<T>(
+    first: usize,
+    items: &[T],
+    triple: impl Fn(&T) -> [u32; 3],
+    mut put: impl FnMut(usize, u64),
+) {
+    let word = |low: u32, high: u32| u64::from(high) << 32 | u64::from(low);
+    let (pairs, odd) = items.as_chunks::<2>();
+    let mut at = first;
+    for [one, two] in pairs {
+        let ([a, b, c], [d, e, f]) = (triple(one), triple(two));
+        put(at, word(a, b));
+        put(at + 1, word(c, d));
+        put(at + 2, word(e, f));
+        at += 3;
     }
-    if let Some(low) = half {
-        put(at, low.into());
+    if let [last] = odd {
+        let [a, b, c] = triple(last);
+        put(at, word(a, b));
+        put(at + 1, c.into());
     }
 }
 

@@ -144,6 +144,8 @@ pub struct RuleDraft {
 pub struct Rule {
     /// Domain, path, and name or else algorithm and window.
     pub id: Box<str>,
+    /// The domain.
+    pub domain: Arc<str>,
     /// The tier that it is for; none is everybody else.
     pub tier: Option<Box<str>>,
     /// What was written.

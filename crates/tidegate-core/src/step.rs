@@ -120,11 +120,14 @@ fn charge_seen<L: Law>(
     cost: u64,
 ) -> Verdict {
     let outcome = outcome_of(law, seen, cost);
-    let (seen, applied) = match (outcome, charge) {
-        // An admitted cost is at most the capacity, which is 32 bits wide.
-        (Outcome::Admitted, _) => (law.charge(state, seen, cost as u32), Applied::charged(cost)),
-        (_, Charge::Always) => force(law, state, seen, cost),
-        (_, Charge::Admitted) => (seen, Applied::default()),
+    if outcome == Outcome::Admitted {
+        // At most the capacity, which is 32 bits wide.
+        let seen = law.charge(state, seen, cost as u32);
+        return numbers(law, state, seen, Outcome::Admitted, cost, Applied::charged(cost));
+    }
+    let (seen, applied) = match charge {
+        Charge::Always => force(law, state, seen, cost),
+        Charge::Admitted => (seen, Applied::default()),
     };
     numbers(law, state, seen, outcome, cost, applied)
 }
@@ -191,8 +194,8 @@ impl Applied {
     }
 }
 
-/// Charges what the debt allows of `cost`.
-#[cold]
+/// Charges what the debt allows of `cost`. Inline although it is seldom wanted: a call would need the state in memory, also for all others.
+#[inline(always)]
 fn force<L: Law>(law: &L, state: &mut L::State<'_>, seen: L::Seen, cost: u64) -> (L::Seen, Applied) {
     let forced = cost.min(ceiling(law.capacity()).saturating_sub(law.used(seen)));
     let seen = if forced > 0 { law.charge(state, seen, forced as u32) } else { seen };

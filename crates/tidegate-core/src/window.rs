@@ -19,6 +19,7 @@ pub(crate) struct Windows<'a> {
 
 impl Windows<'_> {
     /// Units charged in the window `age` before window `newest`, which is not before `self.index`; 0 for those out of reach.
+    #[inline(always)]
     fn count(&self, newest: u64, age: u64) -> u64 {
         let unseen = newest - *self.index; // Windows since the last write: nothing was charged in them.
         if age < unseen || age >= self.counts.len() as u64 {
@@ -37,8 +38,11 @@ impl Windows<'_> {
         *self.index = newest;
     }
 
+    #[inline(always)]
     fn charge(&mut self, newest: u64, units: u32) {
-        self.roll(newest);
+        if newest != *self.index {
+            self.roll(newest);
+        }
         // Cannot overflow: a count is part of what is used, which with `units` is at most the ceiling of 32 bits.
         self.counts[0] = self.counts[0].saturating_add(units);
     }

@@ -40,8 +40,8 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Says nothing: a place for an answer that memory makes.
-    pub(crate) const BLANK: Self = Self { verdict: Verdict::BLANK, mode: Mode::Local };
+    /// Says nothing: a place for an answer.
+    const BLANK: Self = Self { verdict: Verdict::BLANK, mode: Mode::Degraded };
 }
 
 /// Requests that are judged in one call, each for itself, and the answers. Meant to be kept and used again: it allocates
@@ -51,8 +51,12 @@ pub struct Batch<'a> {
     takes: Vec<Take<'a>>,
     /// Where each request ends among the takes.
     ends: Vec<usize>,
+    /// A place for the answer to each take and the decision on each request, or more: they stay where they are for the next batch, which
+    /// writes over them.
     answers: Vec<Answer>,
     admitted: Vec<bool>,
+    /// How many requests were judged.
+    judged: usize,
 }
 
 impl<'a> Batch<'a> {
@@ -65,8 +69,7 @@ impl<'a> Batch<'a> {
     pub fn clear(&mut self) {
         self.takes.clear();
         self.ends.clear();
-        self.answers.clear();
-        self.admitted.clear();
+        self.judged = 0;
     }
 
     /// Adds a request. Whoever takes requests from outside bounds how many takes they have: the sets of all are locked at the same time.
@@ -94,26 +97,30 @@ impl<'a> Batch<'a> {
 
     /// The answers to the takes of a request, in their order; none before a store was asked.
     pub fn answers(&self, request: usize) -> &[Answer] {
-        self.answers.get(self.range(request)).unwrap_or_default()
+        if request < self.judged { &self.answers[self.range(request)] } else { &[] }
     }
 
     /// Was the request admitted? Not before a store was asked.
     pub fn admitted(&self, request: usize) -> bool {
-        self.admitted.get(request).copied().unwrap_or(false)
+        request < self.judged && self.admitted[request]
     }
 
-    /// For stores: shows each request, in order, to `judge`, together with all takes from its first on. It appends an answer for each
-    /// take and says whether the request is admitted.
-    pub fn judge(&mut self, mut judge: impl FnMut(&[Take<'a>], &[Take<'a>], &mut Vec<Answer>) -> bool) {
-        self.answers.clear();
-        self.admitted.clear();
+    /// For stores: shows each request, in order, to `judge`, together with all takes from its first on. It writes the answer to each take
+    /// over what stands in its place, and says whether the request is admitted.
+    pub fn judge(&mut self, mut judge: impl FnMut(&[Take<'a>], &[Take<'a>], &mut [Answer]) -> bool) {
+        self.judged = 0;
+        if self.answers.len() < self.takes.len() {
+            self.answers.resize(self.takes.len(), Answer::BLANK);
+        }
+        if self.admitted.len() < self.ends.len() {
+            self.admitted.resize(self.ends.len(), false);
+        }
         let mut start = 0;
-        for &end in &self.ends {
-            let admitted = judge(&self.takes[start..end], &self.takes[start..], &mut self.answers);
-            debug_assert_eq!(self.answers.len(), end, "an answer for each take");
-            self.admitted.push(admitted);
+        for (&end, admitted) in self.ends.iter().zip(&mut self.admitted) {
+            *admitted = judge(&self.takes[start..end], &self.takes[start..], &mut self.answers[start..end]);
             start = end;
         }
+        self.judged = self.ends.len();
     }
 
     fn range(&self, request: usize) -> std::ops::Range<usize> {

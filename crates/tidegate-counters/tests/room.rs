@@ -86,6 +86,41 @@ fn where_all_are_refused_some_go_and_are_counted() -> Result<(), LimitError> {
 }
 
 #[test]
+fn busy_keys_that_are_new_among_live_ones_push_each_other_out_once() -> Result<(), LimitError> {
+    for limit in flooded()? {
+        for busy in 2..=4 {
+            // Two sets: everybody meets everybody. All slots are of keys that have used more than the new ones have at first.
+            let memory = memory(16 * 8, 1 << 14);
+            assert!((0..16).all(|number| charge(&memory, key(number), &limit, 10, START).admitted()));
+            let mut admitted = vec![0; busy];
+            for turn in 0..60 * busy {
+                let caller = turn % busy;
+                admitted[caller] +=
+                    u64::from(charge(&memory, key(100 + caller as u64), &limit, 1, START).admitted());
+            }
+            assert!(admitted.iter().all(|admitted| (20..=22).contains(admitted)), "{limit}: {admitted:?}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn who_comes_back_again_and_again_pushes_nobody_out_who_is_busy_and_has_used_more() -> Result<(), LimitError>
+{
+    let limit = Limit::fixed_window(20, MINUTE)?;
+    let memory = memory(16 * 8, 0);
+    assert!((0..8).all(|number| charge(&memory, key(number), &limit, 10, START).admitted()));
+    for turn in 0..100 {
+        (0..8).for_each(|number| assert!(peek(&memory, key(number), &limit, START).admitted()));
+        assert!(charge(&memory, key(100 + turn % 2), &limit, 1, START).admitted());
+        // The first who is new takes the place of one of them, and the second that of the first.
+        let left = (0..8).filter(|number| inspect(&memory, key(*number), &limit, START).stored).count();
+        assert_eq!(left, 7, "turn {turn}");
+    }
+    Ok(())
+}
+
+#[test]
 fn a_flood_allocates_nothing() -> Result<(), LimitError> {
     const SLOTS: u64 = 1_024;
     for limit in flooded()? {

@@ -28,7 +28,7 @@ impl Model {
     }
 
     /// Judges one request and carries it out; says whether it is admitted.
-    fn request(&self, takes: &[Take<'_>], now: Micros, answers: &mut Vec<Answer>) -> bool {
+    fn request(&self, takes: &[Take<'_>], now: Micros, answers: &mut [Answer]) -> bool {
         let mut counters = self.counters();
         // On copies, so that a take sees the charges of those before it on its key, and a refusal leaves the originals.
         let mut copies = counters.clone();
@@ -42,12 +42,9 @@ impl Model {
             let judged = takes.iter().zip(judged);
             judged.map(|(take, judged)| refused(counter(&mut counters, take), take, judged, now)).collect()
         };
-        answers.extend(
-            takes
-                .iter()
-                .zip(&said)
-                .map(|(take, answer)| Answer { verdict: verdict_of(take.limit, answer), mode: Mode::Local }),
-        );
+        for ((take, said), answer) in takes.iter().zip(&said).zip(answers) {
+            *answer = Answer { verdict: verdict_of(take.limit, said), mode: Mode::Local };
+        }
         admitted
     }
 

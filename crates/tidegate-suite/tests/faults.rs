@@ -253,13 +253,13 @@ impl Counters for Faulty {
             let all: Vec<Take<'_>> = (0..batch.len()).flat_map(|at| batch.takes(at).to_vec()).collect();
             let (admitted, mut rest) = ask(&inner.model, &all, now);
             batch.judge(|takes, _, answers| {
-                answers.extend(rest.drain(..takes.len()));
+                answers.copy_from_slice(&rest.drain(..takes.len()).collect::<Vec<_>>());
                 admitted
             });
         } else {
             batch.judge(|takes, _, answers| {
                 let (admitted, said) = inner.request(self.fault, takes, now);
-                answers.extend(said);
+                answers.copy_from_slice(&said);
                 admitted
             });
         }
@@ -329,7 +329,7 @@ impl Counters for TwoSteps {
             if admitted {
                 ask(&self.model, &charge_all, now);
             }
-            answers.extend(said);
+            answers.copy_from_slice(&said);
             admitted
         });
         ready(())

@@ -1,35 +1,28 @@
 //! What is allowed, and hardly meant: warnings.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::tree::Named;
 use crate::codes::Code;
 use crate::diagnostic::{Diagnostic, quoted};
-use crate::reader::Reader;
+use crate::reader::{Reader, Spanned};
 use crate::source::Span;
 
 /// What is remembered of a domain while it is read.
 #[derive(Default)]
-pub(super) struct Remembered {
+pub(super) struct Remembered<'a> {
     /// The names that limits have.
-    names: HashMap<String, Span>,
+    names: HashSet<&'a str>,
     /// Who replaces whom: the name of the one, if it has any, and the name of the other.
-    replaced: Vec<(Option<String>, String, Span)>,
+    replaced: Vec<(Option<&'a str>, Spanned<&'a str>)>,
     /// A descriptor with the key `tier`.
     tier: Option<Span>,
 }
 
-impl Remembered {
-    pub(super) fn limit(
-        &mut self,
-        name: Option<&str>,
-        replaces: impl Iterator<Item = (String, Span)>,
-        at: Span,
-    ) {
-        if let Some(name) = name {
-            self.names.entry(name.into()).or_insert(at);
-        }
-        self.replaced.extend(replaces.map(|(other, at)| (name.map(String::from), other, at)));
+impl<'a> Remembered<'a> {
+    pub(super) fn limit(&mut self, name: Option<&'a str>, replaces: &[Spanned<&'a str>]) {
+        self.names.extend(name);
+        self.replaced.extend(replaces.iter().map(|other| (name, *other)));
     }
 
     pub(super) fn descriptor(&mut self, key: &str, at: Span) {
@@ -40,11 +33,12 @@ impl Remembered {
 
     /// Says what is odd about the whole.
     pub(super) fn lint(&self, reader: &Reader, trust_tier: Option<Span>) {
-        let replaces = |one: &str, other: &str| {
-            self.replaced.iter().any(|(who, whom, _)| who.as_deref() == Some(one) && whom == other)
-        };
-        for (who, whom, at) in self.replaced.iter().filter(|(_, whom, _)| !whom.is_empty()) {
-            if !self.names.contains_key(whom) {
+        let pairs: HashSet<(&str, &str)> =
+            self.replaced.iter().filter_map(|(who, whom)| Some(((*who)?, whom.value))).collect();
+        for (who, Spanned { value: whom, span: at }) in
+            self.replaced.iter().filter(|(_, whom)| !whom.value.is_empty())
+        {
+            if !self.names.contains(whom) {
                 reader.say(
                     Diagnostic::new(
                         Code::ReplacesNobody,
@@ -55,7 +49,7 @@ impl Remembered {
                     .help("check the spelling: `replaces` takes the `name` of a limit of the same domain"),
                 );
             }
-            let mutual = who.as_deref().filter(|who| *who < whom.as_str() && replaces(whom, who));
+            let mutual = who.filter(|who| who < whom && pairs.contains(&(*whom, *who)));
             if let Some(who) = mutual {
                 let message = format!("{} and {} replace each other", quoted(who), quoted(whom));
                 reader.say(

@@ -30,13 +30,15 @@ pub struct DomainText {
     pub settings: Option<Span>,
 }
 
-/// Reads all domains of a file. What is wrong is told to the reader; what can be read is read.
-pub fn read(
-    reader: &Reader,
-    sources: &Sources,
-    tree: &Tree,
+/// Reads all domains of a file. What is wrong is told to the reader. Descriptors are kept only if asked for: those of a large file take several
+/// times its size, and nobody needs those of a bad one.
+pub fn read<'a>(
+    reader: &'a Reader,
+    sources: &'a Sources,
+    tree: &'a Tree,
     file: &Arc<str>,
     defaults: Defaults,
+    keep: bool,
 ) -> Vec<DomainText> {
     let said = |node: &Node<'_>| node.kind() != NodeKind::Null;
     let documents: Vec<Node<'_>> = tree.documents().filter(said).collect();
@@ -47,15 +49,16 @@ pub fn read(
                 .help("write the rules, or remove the file"),
         );
     }
-    documents.into_iter().filter_map(|node| domain(reader, sources, node, file, defaults)).collect()
+    documents.into_iter().filter_map(|node| domain(reader, sources, node, file, defaults, keep)).collect()
 }
 
-fn domain(
-    reader: &Reader,
-    sources: &Sources,
-    node: Node<'_>,
+fn domain<'a>(
+    reader: &'a Reader,
+    sources: &'a Sources,
+    node: Node<'a>,
     file: &Arc<str>,
     defaults: Defaults,
+    keep: bool,
 ) -> Option<DomainText> {
     let map = reader.map(node, &DOMAIN)?;
     let name = map.text("domain");
@@ -75,6 +78,7 @@ fn domain(
         file: file.clone(),
         defaults,
         shadow: flag("shadow_mode"),
+        keep,
         remembered: RefCell::default(),
     };
     let quota_key = map.text("quota_key").map_or("api_key", |key| key.value);

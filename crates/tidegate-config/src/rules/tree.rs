@@ -26,7 +26,9 @@ pub(super) struct Trees<'a> {
     pub(super) file: Arc<str>,
     pub(super) defaults: Defaults,
     pub(super) shadow: bool,
-    pub(super) remembered: RefCell<Remembered>,
+    /// Are the drafts wanted, or only what is wrong?
+    pub(super) keep: bool,
+    pub(super) remembered: RefCell<Remembered<'a>>,
 }
 
 /// What siblings are told apart by.
@@ -81,7 +83,10 @@ impl<'a> Trees<'a> {
             if named.value.is_none_or(|value| value.contains('*')) {
                 wild.push((named, at));
             }
-            drafts.push(self.descriptor(&map, named, fixed, level));
+            let draft = self.descriptor(&map, named, fixed, level);
+            if self.keep {
+                drafts.push(draft);
+            }
         }
         lint::unreachable(self.reader, &wild);
         drafts
@@ -177,8 +182,7 @@ impl<'a> Trees<'a> {
         let mut rules = Vec::with_capacity(texts.len());
         for text in texts {
             self.check_name(text.name);
-            let replaced = text.replaces.iter().map(|name| (name.value.to_string(), name.span));
-            self.remembered.borrow_mut().limit(text.name.map(|name| name.value), replaced, text.span);
+            self.remembered.borrow_mut().limit(text.name.map(|name| name.value), &text.replaces);
             if let (true, Some(enforce)) = (flags.shadow, text.enforce) {
                 self.reader.say(
                     Diagnostic::new(

@@ -2,6 +2,10 @@
 
 #![allow(dead_code, reason = "each test uses some of it")]
 
+use std::fs;
+use std::path::Path;
+
+use proptest::test_runner::{Config as ProptestConfig, RngSeed};
 use tidegate_config::{
     Caps, Code, Diagnostic, Field, Kind, Place, Reader, Report, Sources, Span, Tree, Word, parse,
 };
@@ -77,6 +81,18 @@ pub(crate) static CONSISTENCY: &[Word] = &[
     Word::new("leased", "Taken in advance.").later("works as `exact` until leases are there"),
 ];
 
+/// The same cases every time, or `TIDEGATE_PROOF` times as many, drawn anew.
+pub(crate) fn config(cases: u32) -> ProptestConfig {
+    let times = std::env::var("TIDEGATE_PROOF").ok().and_then(|times| times.parse().ok()).unwrap_or(0);
+    let rng_seed = if times == 0 { RngSeed::Fixed(0x71DE_6A7E) } else { RngSeed::Random };
+    ProptestConfig {
+        cases: cases * times.max(1),
+        failure_persistence: None,
+        rng_seed,
+        ..ProptestConfig::default()
+    }
+}
+
 /// Reads a text as one file of rules and says all that is wrong with it.
 pub(crate) fn check(name: &str, bytes: Vec<u8>, caps: &Caps) -> (Sources, Report) {
     let mut sources = Sources::new();
@@ -95,4 +111,23 @@ fn read(tree: &Tree, reader: &Reader) {
     for document in tree.documents() {
         reader.check("the file", document, Kind::Map(&FILE));
     }
+}
+
+/// What to say if the file is not as expected. Writes it when asked to.
+pub(crate) fn differs(path: &Path, expected: &str) -> std::io::Result<Option<String>> {
+    let found = fs::read_to_string(path).unwrap_or_default();
+    if found == expected {
+        return Ok(None);
+    }
+    if std::env::var_os("TIDEGATE_BLESS").is_some() {
+        fs::write(path, expected)?;
+        return Ok(None);
+    }
+    let end = "(the end)";
+    let lines = |text: &str| text.lines().chain([end]).map(String::from).collect::<Vec<_>>();
+    let (found, expected) = (lines(&found), lines(expected));
+    let at = found.iter().zip(&expected).take_while(|(found, expected)| found == expected).count();
+    let line = |lines: &[String]| lines.get(at).map_or(end, String::as_str).to_string();
+    let (found, expected) = (line(&found), line(&expected));
+    Ok(Some(format!("{}:{} is stale\n  found    {found}\n  expected {expected}", path.display(), at + 1)))
 }

@@ -97,8 +97,8 @@ impl Arena {
         let lead = lead(class.is_some());
         let class = class.unwrap_or_else(|| Class::trusted(self.first_word(block, true)));
         if self.units(block) < CHAINED_UNITS {
-            let words = self.block_words(block);
-            class.read_words(state, |at| words[1 + lead + at].load(Ordering::Relaxed));
+            let words = &self.block_words(block)[1 + lead..];
+            class.read_words(state, |at| words[at].load(Ordering::Relaxed));
         } else {
             let chain = self.chain(block);
             let word = |at: usize| &self.block_words(chain[at / CHAINED_WORDS])[1 + at % CHAINED_WORDS];
@@ -152,8 +152,8 @@ impl Arena {
         } else {
             return None;
         };
-        let into = self.block_words(block);
-        kept.write(|at, word| into[1 + at].store(word, Ordering::Relaxed));
+        let into = &self.block_words(block)[1..];
+        kept.write(|at, word| into[at].store(word, Ordering::Relaxed));
         if old != 0 && block != old {
             self.free(old);
         }

@@ -36,6 +36,12 @@ impl Classes {
         (bits != 0).then(|| Class::trusted(bits))
     }
 
+    /// Is this the number of the class?
+    #[inline]
+    pub(crate) fn is(&self, id: ClassId, class: Class) -> bool {
+        self.bits.get(usize::from(id)).is_some_and(|bits| bits.load(Ordering::Acquire) == class.bits())
+    }
+
     /// The number of a class, the next free one if it is new.
     pub(crate) fn id(&self, class: Class) -> ClassId {
         const FIRST: u16 = UNNAMED + 1;

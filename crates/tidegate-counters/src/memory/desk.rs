@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use tidegate_core::{Algorithm, Ask, Charge, Class, Key, Limit, Micros, Packed, State, Verdict, admits};
 
-use crate::{Answer, Take};
+use crate::{Answer, Mode, Take};
 
 use super::Memory;
 use super::keep::{By, Found, Held};
@@ -78,33 +78,36 @@ impl Open {
 
 impl Memory {
     /// One take on a slot whose set is locked: nothing has to be laid out for it.
+    #[inline(never)]
     pub(crate) fn step_on_slot(&self, spot: Spot, take: &Take<'_>, now: Micros, verdict: &mut Verdict) {
         DESK.with(|desk| {
             let desk = &mut *desk.borrow_mut();
             let spare = &mut desk.spare[take.limit.algorithm() as usize];
-            let mut state = spare.pop().unwrap_or_default();
+            if spare.is_empty() {
+                spare.push(State::default());
+            }
+            let state = &mut spare[0];
             let found = self.read(spot);
-            self.load(&found, &mut state);
-            *verdict = take.limit.step(&mut state, take.ask, now);
-            if may_write(&take.ask, verdict) || self.is_repaired(&found, &state) {
+            self.load(&found, state);
+            *verdict = take.limit.step(state, take.ask, now);
+            if may_write(&take.ask, verdict) || self.is_repaired(&found, state) {
                 let held = Held { sets: &[spot.set], pinned: &[Some(spot)], now };
-                self.write_back(&found, take.limit, &mut state, verdict, held);
+                self.write_back(&found, take.limit, state, verdict, held);
             } else {
                 self.touch(&found, Heat::of(verdict, take.limit));
             }
-            spare.push(state);
         });
     }
 
     /// Judges a request of any takes and carries it out; says whether it is admitted.
-    pub(crate) fn request_on_desk(&self, takes: &[Take<'_>], now: Micros, answers: &mut Vec<Answer>) -> bool {
+    #[inline(never)]
+    pub(crate) fn request_on_desk(&self, takes: &[Take<'_>], now: Micros, answers: &mut [Answer]) -> bool {
         DESK.with(|desk| {
             let desk = &mut *desk.borrow_mut();
             self.lay_out(takes, desk);
             let locked = self.lock(desk);
-            let from = answers.len();
             let admitted = self.judge(takes, now, answers, desk);
-            let inserted = self.write(takes, now, &answers[from..], desk, locked.numbers());
+            let inserted = self.write(takes, now, answers, desk, locked.numbers());
             desk.sets = locked.unlock();
             desk.tidy_up();
             if inserted > 0 {
@@ -141,7 +144,7 @@ impl Memory {
     ///
     /// A key that is in a set is in no other, so that set is enough; both have to be locked only if it is in none. What was seen without
     /// a lock may have changed since: then both sets of all are locked, which is always enough.
-    fn lock(&self, desk: &mut Desk) -> LockedSets<'_> {
+    fn lock(&self, desk: &mut Desk) -> LockedSets<'_, Vec<usize>> {
         let sets = self.choose_sets(desk, |home, set| self.table.set(set).find(home.tag).is_some());
         let locked = self.table.lock_all(sets);
         if self.find_all(desk, locked.numbers()) {
@@ -186,14 +189,12 @@ impl Memory {
     }
 
     /// Judges all takes as if the request were admitted. If it is not, starts over and carries out only what is applied all the same.
-    fn judge(&self, takes: &[Take<'_>], now: Micros, answers: &mut Vec<Answer>, desk: &mut Desk) -> bool {
-        let from = answers.len();
+    fn judge(&self, takes: &[Take<'_>], now: Micros, answers: &mut [Answer], desk: &mut Desk) -> bool {
         self.load_all(takes, desk);
-        for (take, at) in takes.iter().zip(&desk.of_take) {
-            let verdict = &mut answers.push_mut(Answer::BLANK).verdict;
-            self.step(&mut desk.open[*at], take, now, verdict, &mut desk.spare);
+        for ((take, at), answer) in takes.iter().zip(&desk.of_take).zip(&mut *answers) {
+            answer.mode = Mode::Local;
+            self.step(&mut desk.open[*at], take, now, &mut answer.verdict, &mut desk.spare);
         }
-        let answers = &mut answers[from..];
         let passed = |(take, answer): (&Take<'_>, &Answer)| (take.role, answer.verdict.admitted());
         let admitted = admits(takes.iter().zip(&*answers).map(passed));
         if admitted || takes.len() == 1 {
@@ -251,6 +252,14 @@ impl Memory {
 
     /// Judges a take and carries nothing out.
     fn show(&self, open: &mut Open, take: &Take<'_>, now: Micros, spare: &mut Spare) -> Verdict {
+        let mut verdict = Verdict::BLANK;
+        if let Some((class, packed)) = open.packed
+            && class == take.limit.class()
+            && let Some(shown) = take.limit.show_packed(packed, self.era(), take.ask, now, &mut verdict)
+        {
+            open.packed = Some((class, shown));
+            return verdict;
+        }
         take.limit.show(self.unpacked(open, take.limit, spare), take.ask, now)
     }
 
@@ -299,7 +308,7 @@ impl Memory {
 }
 
 /// Does it give something back? Then it is applied in a refused request too.
-fn gives_back(ask: &Ask) -> bool {
+pub(crate) fn gives_back(ask: &Ask) -> bool {
     matches!(ask, Ask::Refund { .. } | Ask::Settle { .. } | Ask::Release { .. })
 }
 

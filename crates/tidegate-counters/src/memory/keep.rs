@@ -117,13 +117,7 @@ impl Memory {
         let Some(at) = found.in_arena().filter(|_| state.words() > 2) else {
             return true; // Cheaper to write than to ask.
         };
-        let mut first = 0;
-        state.write_words(|at, word| {
-            if at == 0 {
-                first = word
-            }
-        });
-        first != self.arena.first_word(at.block, found.class.is_some())
+        state.first_word() != self.arena.first_word(at.block, found.class.is_some())
     }
 
     /// Says that a slot was touched, and how hot it is now.
@@ -188,11 +182,12 @@ impl Memory {
         heat: Heat,
         held: Held<'_>,
     ) -> Option<Spot> {
+        let tag = Tag::unnamed(home.tag, self.ghosts.comes_back(home));
         let Some(spot) = self.free_slot(home, held) else {
             self.counts.unremembered(home.first);
             return None;
         };
-        if !self.store(spot, Tag::unnamed(home.tag), 0, by, state, heat, held) {
+        if !self.store(spot, tag, 0, by, state, heat, held) {
             self.counts.unremembered(home.first);
             return None;
         }
@@ -238,7 +233,7 @@ impl Memory {
     /// The number of a class, which nearly always is the one that the slot had.
     #[inline]
     fn number_of(&self, class: Class, before: ClassId) -> ClassId {
-        if self.classes.get(before) == Some(class) { before } else { self.classes.id(class) }
+        if self.classes.is(before, class) { before } else { self.classes.id(class) }
     }
 
     /// Finds or makes a free slot in one of a key's sets.
@@ -308,6 +303,7 @@ impl Memory {
 
     fn evict(&self, found: &Found) {
         let refused = found.tag.heat() == Heat::REFUSED;
+        self.ghosts.leave(found.spot.set, found.tag.key_tag());
         self.remove(found, if refused { Removed::EvictedRefused } else { Removed::EvictedLive });
     }
 

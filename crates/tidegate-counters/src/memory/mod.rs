@@ -4,12 +4,14 @@
 //! start. When a key finds both of its sets full, what matters least is forgotten: first what is dead; then what was not touched
 //! again, what has used least, what is dead soonest; last what is being refused. What was forgotten alive is counted.
 //!
-//! Reading order: `slot` (the bits), `table` (sets and their locks), `arena`, then `request` and `desk` (one decision from lock to lock),
-//! `keep` (how a state is stored and who makes room for it), `sweep` (how idle keys leave), `snapshot`.
+//! Reading order: `slot` (the bits), `table` (sets and their locks), `arena`, then `request`, `few` and `desk` (one decision from lock to
+//! lock), `keep` (how a state is stored and who makes room for it), `sweep` (how idle keys leave), `snapshot`.
 
 mod arena; // room for states that do not fit a slot
 mod classes; // what has to be known to read a state
 mod desk; // a request laid out: its sets locked, all takes judged, what changed written
+mod few; // a request of a few takes, without a desk
+mod ghosts; // who was evicted last, and comes back
 mod keep; // storing a state, and making room for it
 mod pages; // large pages for large tables
 mod request; // one request, from takes to answers
@@ -32,6 +34,7 @@ use crate::{Batch, Counters, Inspection, Unavailable};
 
 use arena::Arena;
 use classes::Classes;
+use ghosts::Ghosts;
 use request::NEAR;
 pub use snapshot::{Loaded, SnapshotError};
 use stats::Counts;
@@ -41,10 +44,13 @@ use sync::{AtomicU64, Ordering};
 use table::{SET_BITS_MAX, SET_SLOTS, Table};
 use words::LINE_WORDS;
 
+/// A set is a cache line.
+const SET_BYTES: usize = LINE_WORDS * size_of::<u64>();
+
 /// How much memory the counters may use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MemorySize {
-    /// Bytes for slots: 16 for each key. Rounded down to a power of two.
+    /// Bytes for slots: 16 for each key. Rounded down to a power of two. A 64th comes on top, for what is remembered of the evicted.
     pub slots: usize,
     /// Bytes for the states that do not fit a slot: `sliding_window`, `sub_window`, `sliding_log`, `concurrency`, and unusual numbers.
     /// Simple keys need some too: after a limit was changed, or after a day on which nobody called [`Memory::sweep`].
@@ -52,21 +58,26 @@ pub struct MemorySize {
 }
 
 impl MemorySize {
-    const SLOTS_MIN: usize = 2 * SET_SLOTS * 16;
+    const SLOTS_MIN: usize = 2 * SET_BYTES;
 
     /// At most so many bytes in all: a quarter for slots or less, the rest for the arena.
     pub fn of_bytes(bytes: usize) -> Self {
         let slots = floor_power_of_two(bytes / 4).max(Self::SLOTS_MIN);
-        Self { slots, arena: bytes.saturating_sub(slots) }
+        Self { slots, arena: bytes.saturating_sub(Self { slots, arena: 0 }.bytes()) }
+    }
+
+    /// All of it.
+    pub fn bytes(self) -> usize {
+        self.slots.saturating_add(self.slots / SET_BYTES).saturating_add(self.arena)
     }
 
     fn set_bits(self) -> u32 {
-        let sets = floor_power_of_two(self.slots.max(Self::SLOTS_MIN)) / (LINE_WORDS * size_of::<u64>());
+        let sets = floor_power_of_two(self.slots.max(Self::SLOTS_MIN)) / SET_BYTES;
         sets.ilog2().min(SET_BITS_MAX)
     }
 }
 
-/// 256 MiB: 4 million slots, and an arena of 192 MiB.
+/// 256 MiB: 4 million slots, and an arena of 191 MiB.
 impl Default for MemorySize {
     fn default() -> Self {
         Self::of_bytes(256 << 20)
@@ -91,6 +102,7 @@ pub enum MemoryError {
 /// Counters in memory.
 pub struct Memory {
     table: Table,
+    ghosts: Ghosts,
     arena: Arena,
     classes: Classes,
     counts: Counts,
@@ -105,11 +117,16 @@ pub struct Memory {
 impl Memory {
     /// Counters without any count, around the time `now`.
     pub fn new(size: MemorySize, now: Micros) -> Result<Self, MemoryError> {
-        let parts = || Some((Table::new(size.set_bits())?, Arena::new(size.arena)?, Classes::new()?));
-        let bytes = size.slots.saturating_add(size.arena);
-        let (table, arena, classes) = parts().ok_or(MemoryError::OutOfMemory { bytes })?;
+        let parts = || {
+            let table = Table::new(size.set_bits())?;
+            let ghosts = Ghosts::new(table.sets())?;
+            Some((table, ghosts, Arena::new(size.arena)?, Classes::new()?))
+        };
+        let out_of_memory = MemoryError::OutOfMemory { bytes: size.bytes() };
+        let (table, ghosts, arena, classes) = parts().ok_or(out_of_memory)?;
         Ok(Self {
             table,
+            ghosts,
             arena,
             classes,
             counts: Counts::default(),
@@ -123,13 +140,13 @@ impl Memory {
     /// The same as [`Counters::take`], without a future around it.
     pub fn take_now(&self, batch: &mut Batch<'_>, now: Micros) {
         self.keep_up(now);
-        let mut near = 0;
+        let mut near = 0; // How many takes were brought near and not judged yet.
         batch.judge(|takes, ahead, answers| {
-            if answers.len() >= near && ahead.len() > 1 {
-                let ahead = &ahead[..ahead.len().min(NEAR.max(takes.len()))];
-                self.bring_near(ahead);
-                near = answers.len() + ahead.len();
+            if near < takes.len() && ahead.len() > 1 {
+                near = ahead.len().min(NEAR.max(takes.len()));
+                self.bring_near(&ahead[..near]);
             }
+            near = near.saturating_sub(takes.len());
             self.request(takes, now, answers)
         });
     }

@@ -145,22 +145,24 @@ fn three_threads_admit_exactly_the_limit() {
 
 #[test]
 fn requests_over_two_keys_in_both_orders_end_and_charge_all_or_nothing() {
-    check(1, || {
-        let memory = memory(1);
-        let (a, b) = (keys_at(&memory, 0, 1, 1)[0], keys_at(&memory, 1, 0, 1)[0]);
-        // Of `a` two are left, of `b` one.
-        let (of_a, of_b) = (fixed(3), cells(2));
-        assert!(request(&memory, &[(a, &of_a), (b, &of_b)], 1, NOW));
-        let admitted = Arc::new(AtomicU64::new(0));
-        let (limits, count) = ((of_a.clone(), of_b.clone()), admitted.clone());
-        on_two(&memory, move |memory, number| {
-            let mut takes = [(a, &limits.0), (b, &limits.1)];
-            takes.rotate_left(number);
-            count.fetch_add(request(memory, &takes, 1, NOW).into(), Ordering::Relaxed);
+    // Of `a` two are left, of `b` one; whose state is in the arena, or packed.
+    for of_b in [cells(2), fixed(2)] {
+        check(1, move || {
+            let memory = memory(1);
+            let (a, b) = (keys_at(&memory, 0, 1, 1)[0], keys_at(&memory, 1, 0, 1)[0]);
+            let of_a = fixed(3);
+            assert!(request(&memory, &[(a, &of_a), (b, &of_b)], 1, NOW));
+            let admitted = Arc::new(AtomicU64::new(0));
+            let (limits, count) = ((of_a.clone(), of_b.clone()), admitted.clone());
+            on_two(&memory, move |memory, number| {
+                let mut takes = [(a, &limits.0), (b, &limits.1)];
+                takes.rotate_left(number);
+                count.fetch_add(request(memory, &takes, 1, NOW).into(), Ordering::Relaxed);
+            });
+            assert_eq!(admitted.load(Ordering::Relaxed), 1);
+            assert_eq!((used(&memory, a, &of_a, NOW), used(&memory, b, &of_b, NOW)), (2, 2));
         });
-        assert_eq!(admitted.load(Ordering::Relaxed), 1);
-        assert_eq!((used(&memory, a, &of_a, NOW), used(&memory, b, &of_b, NOW)), (2, 2));
-    });
+    }
 }
 
 #[test]

@@ -1,80 +1,71 @@
 //! One request, from its takes to its answers. Start at [`Memory::request`].
 //!
-//! Most requests are one take on a key that is there: that is done here, if its state is packed within one cache line. All others are
-//! laid out on a desk (`desk`).
+//! Most requests are one take on a key that is there: that is done here, if its state is packed within one cache line. A few takes on such
+//! keys need little more (`few`). All others are laid out on a desk (`desk`).
 
 use tidegate_core::{Ask, Key, Limit, Micros, Packed, Role, Verdict};
 
-use crate::{Answer, Inspection, Take};
+use crate::{Answer, Inspection, Mode, Take};
 
 use super::Memory;
+use super::few::FEW;
 use super::keep::Found;
 use super::slot::{Heat, Tag};
 use super::stats::Removed;
-use super::table::{Set, Spot};
+use super::table::Set;
 
 /// How many takes are brought near at a time: about as many as a core can wait for at once.
 pub(crate) const NEAR: usize = 16;
 
 impl Memory {
-    /// Brings near what some takes will need: the first set of each, so that the memory fetches them at the same time; then the second of
-    /// those that are not there; then what their slots name in the arena.
+    /// Brings near what some takes will need: the first set of each, so that the memory fetches them at the same time; then what their
+    /// slots name in the arena, or the second set of those that are not there.
+    #[inline(never)]
     pub(crate) fn bring_near(&self, takes: &[Take<'_>]) {
         for take in takes {
             self.table.set(self.table.home(take.key).first).touch();
         }
         for take in takes {
-            let home = self.table.home(take.key);
-            if self.table.set(home.first).find(home.tag).is_none() {
-                self.table.set(home.second).touch();
-            }
-        }
-        for take in takes.iter().filter(|take| !take.limit.class().packs()) {
-            let home = self.table.home(take.key);
-            for set in [home.first, home.second].map(|set| self.table.set(set)) {
-                if let Some(slot) = set.find(home.tag) {
-                    self.arena.touch(set.word(slot) as u32);
-                }
+            let (home, packs) = (self.table.home(take.key), take.limit.class().packs());
+            let set = self.table.set(home.first);
+            match set.find(home.tag) {
+                Some(_) if packs => {}
+                Some(slot) => self.arena.touch(set.word(slot) as u32),
+                None => self.table.set(home.second).touch(),
             }
         }
     }
 
     /// Judges one request and carries it out; says whether it is admitted.
-    #[inline(always)]
-    pub(crate) fn request(&self, takes: &[Take<'_>], now: Micros, answers: &mut Vec<Answer>) -> bool {
-        if let [take] = takes {
-            let home = self.table.home(take.key);
-            // A key that is found in a set, under the lock of that set, is nowhere else.
-            if self.step_in_set(home.first, home.tag, take, now, answers)
-                || self.step_in_set(home.second, home.tag, take, now, answers)
-            {
-                let admitted = answers.last().is_some_and(|answer| answer.verdict.admitted());
-                return admitted || take.role == Role::Shadow;
-            }
+    #[inline]
+    pub(crate) fn request(&self, takes: &[Take<'_>], now: Micros, answers: &mut [Answer]) -> bool {
+        if let ([take], [answer]) = (takes, &mut *answers)
+            && self.request_of_one(take, now, answer)
+        {
+            return answer.verdict.admitted() || take.role == Role::Shadow;
+        }
+        let is_of_few = (2..=FEW).contains(&takes.len());
+        if is_of_few && let Some(admitted) = self.request_of_few(takes, now, answers) {
+            return admitted;
         }
         self.request_on_desk(takes, now, answers)
     }
 
-    /// The common case: one take, on a key that is in this set. One lock. Says whether it was that case.
-    #[inline(always)]
-    fn step_in_set(
-        &self,
-        number: usize,
-        key_tag: u64,
-        take: &Take<'_>,
-        now: Micros,
-        answers: &mut Vec<Answer>,
-    ) -> bool {
-        let set = self.table.set(number);
-        let Some(slot) = set.find(key_tag) else { return false };
+    /// The common case: one take, on a key that is there. One lock. Says whether it was that case.
+    #[inline(never)]
+    fn request_of_one(&self, take: &Take<'_>, now: Micros, answer: &mut Answer) -> bool {
+        let home = self.table.home(take.key);
+        let find = |set: usize| self.table.find(set, home.tag);
+        let Some(spot) = find(home.first).or_else(|| find(home.second)) else { return false };
+        let set = self.table.set(spot.set);
         let _locked = set.lock();
-        let tag = set.tag(slot);
-        if !tag.is_of(key_tag) {
+        let tag = set.tag(spot.slot);
+        if !tag.is_of(home.tag) {
             return false; // It was moved or forgotten before the lock was there.
         }
-        let verdict = &mut answers.push_mut(Answer::BLANK).verdict;
-        if !self.step_packed(set, slot, tag, take, now, verdict) {
-            self.step_on_slot(Spot { set: number, slot }, take, now, verdict);
+        answer.mode = Mode::Local;
+        if !self.step_packed(set, spot.slot, tag, take, now, &mut answer.verdict) {
+            self.step_on_slot(spot, take, now, &mut answer.verdict);
         }
         true
     }
@@ -92,7 +83,7 @@ impl Memory {
         verdict: &mut Verdict,
     ) -> bool {
         let class = take.limit.class();
-        if !class.packs() || self.classes.get(tag.class()) != Some(class) {
+        if !class.packs() || !self.classes.is(tag.class(), class) {
             return false;
         }
         let packed = Packed { word: set.word(slot), extra: tag.extra() };

@@ -1,7 +1,7 @@
 //! One slot: two words that hold the tag of a key and its state.
 //!
 //! ```text
-//! tag word    63 lock (of the set, in its first slot) · 62 touched · 61..58 heat · 57..48 class · 47..39 extra · 38..0 tag of the key
+//! tag word    63 touched · 62 lock (of the set, in its first slot) · 61..58 heat · 57..48 class · 47..39 extra · 38..0 tag of the key
 //! state word  a packed state (with `extra`), or  63..32 dead at, in units of 4 s · 31..0 where its words are in the arena
 //! ```
 
@@ -20,8 +20,8 @@ const CLASS_SHIFT: u32 = EXTRA_SHIFT + Packed::EXTRA_BITS;
 const CLASS_MASK: u64 = (1 << CLASS_BITS) - 1;
 const HEAT_SHIFT: u32 = CLASS_SHIFT + CLASS_BITS;
 const HEAT_MASK: u64 = 15;
-const TOUCHED: u64 = 1 << (HEAT_SHIFT + 4);
-const _: () = assert!(TOUCHED << 1 == LOCK);
+const TOUCHED: u64 = 1 << 63;
+const _: () = assert!(1 << (HEAT_SHIFT + 4) == LOCK && LOCK << 1 == TOUCHED);
 
 /// How much would be lost if a key were forgotten.
 ///
@@ -60,16 +60,16 @@ pub(crate) struct Tag(u64);
 impl Tag {
     pub(crate) const EMPTY: Self = Self(0);
 
-    /// Of a key that has no slot yet.
-    pub(crate) fn unnamed(key_tag: u64) -> Self {
-        debug_assert!(key_tag <= TAG_MASK);
-        Self(key_tag)
+    /// Of a key that has no slot yet; touched if it `comes_back`.
+    pub(crate) fn unnamed(key_tag: u64, comes_back: bool) -> Self {
+        debug_assert!(key_tag != 0 && key_tag <= TAG_MASK);
+        Self(key_tag | if comes_back { TOUCHED } else { 0 })
     }
 
-    /// The tag of the same key after its state was stored; touched, unless that is new.
+    /// The tag of the same key after its state was stored; touched, unless that is new and did not come back.
     pub(crate) fn renamed(self, class: ClassId, heat: Heat, extra: u16) -> Self {
         debug_assert!(class != 0);
-        let touched = if self.is_empty() { 0 } else { TOUCHED };
+        let touched = if self.is_empty() { self.0 & TOUCHED } else { TOUCHED };
         let named = u64::from(class) << CLASS_SHIFT | u64::from(extra) << EXTRA_SHIFT;
         Self(self.key_tag() | named | heat.0 << HEAT_SHIFT | touched)
     }
@@ -86,8 +86,10 @@ impl Tag {
         self.0 & CLASS_MASK << CLASS_SHIFT == 0
     }
 
+    /// Is it of this key? An empty slot has no tag, and no key the tag 0.
+    #[inline]
     pub(crate) fn is_of(self, key_tag: u64) -> bool {
-        (self.0 ^ key_tag) & TAG_MASK == 0 && !self.is_empty()
+        (self.0 ^ key_tag) & TAG_MASK == 0
     }
 
     pub(crate) fn key_tag(self) -> u64 {

@@ -256,7 +256,7 @@ fn read_record(input: &mut Summed<impl Read>, set_bits: u32) -> Result<Option<Re
         return Err(damaged("a set that the table did not have"));
     }
     let tag = number(&input.bytes::<5>()?);
-    if tag >> TAG_BITS != 0 {
+    if tag == 0 || tag >> TAG_BITS != 0 {
         return Err(damaged("a tag that no key has"));
     }
     let [heat] = input.bytes()?;

@@ -1,9 +1,9 @@
 //! The atomics that the table is made of, or loom's, so that what is model-checked is what is shipped.
 
 #[cfg(loom)]
-pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
+pub(crate) use loom::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 #[cfg(not(loom))]
-pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
+pub(crate) use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 // The model checker's threads are one thread of the machine: each needs a desk of its own all the same.
 #[cfg(loom)]
@@ -11,20 +11,20 @@ pub(crate) use loom::thread_local;
 #[cfg(not(loom))]
 pub(crate) use std::thread_local;
 
-/// So many words of zero. The pages of a large table cost nothing until they are touched.
+/// So many words or bytes of zero. The pages of a large table cost nothing until they are touched.
 #[cfg(not(loom))]
-pub(crate) fn zeroed(words: usize) -> Option<Box<[AtomicU64]>> {
-    bytemuck::allocation::try_zeroed_slice_box(words).ok()
+pub(crate) fn zeroed<T: bytemuck::Zeroable>(len: usize) -> Option<Box<[T]>> {
+    bytemuck::allocation::try_zeroed_slice_box(len).ok()
 }
 
 #[cfg(loom)]
-pub(crate) fn zeroed(words: usize) -> Option<Box<[AtomicU64]>> {
-    Some((0..words).map(|_| AtomicU64::new(0)).collect())
+pub(crate) fn zeroed<T: Default>(len: usize) -> Option<Box<[T]>> {
+    Some((0..len).map(|_| T::default()).collect())
 }
 
-/// Bit 63 of a word as a lock. Held for some hundred nanoseconds, so whoever finds it taken spins a little; and then yields, since its
-/// holder may have been put to sleep.
-pub(crate) const LOCK: u64 = 1 << 63;
+/// Bit 62 of a word as a lock. Held for some hundred nanoseconds, so whoever finds it taken spins a little; and then yields, since its
+/// holder may have been put to sleep. (Not bit 63: the compiler takes that for a sign, and misses that one instruction sets and tests it.)
+pub(crate) const LOCK: u64 = 1 << 62;
 
 /// A lock that is held until this is dropped, by a panic too.
 #[must_use]

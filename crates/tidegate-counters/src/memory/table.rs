@@ -3,6 +3,8 @@
 //! Whoever reads or writes a set holds its lock, a bit in its first word; several are locked in the order of their numbers. Without the
 //! lock a set may be looked at for a hint, never for an answer.
 
+use std::ops::Deref;
+
 use tidegate_core::Key;
 
 use super::slot::{TAG_BITS, Tag};
@@ -31,7 +33,7 @@ impl Home {
 }
 
 /// A slot of a set.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Spot {
     pub(crate) set: usize,
     pub(crate) slot: usize,
@@ -70,7 +72,7 @@ impl Table {
     #[inline]
     pub(crate) fn home(&self, key: Key) -> Home {
         let (high, low) = ((key.bits() >> 64) as u64, key.bits() as u64);
-        let tag = low & ((1 << TAG_BITS) - 1);
+        let tag = (low & ((1 << TAG_BITS) - 1)).max(1); // 0 is nobody's.
         let first = (high >> (64 - self.set_bits)) as usize;
         Home { tag, first, second: self.other(first, tag) }
     }
@@ -95,7 +97,8 @@ impl Table {
     }
 
     /// Locks some sets, which are in order and each named once.
-    pub(crate) fn lock_all(&self, sets: Vec<usize>) -> LockedSets<'_> {
+    #[inline]
+    pub(crate) fn lock_all<S: Deref<Target = [usize]>>(&self, sets: S) -> LockedSets<'_, S> {
         let mut locked = LockedSets { table: self, sets, len: 0 };
         while let Some(set) = locked.sets.get(locked.len) {
             std::mem::forget(self.set(*set).lock()); // Unlocked by the one who holds them all.
@@ -107,32 +110,37 @@ impl Table {
 
 /// Sets that are locked until this is dropped.
 #[must_use]
-pub(crate) struct LockedSets<'a> {
+pub(crate) struct LockedSets<'a, S: Deref<Target = [usize]>> {
     table: &'a Table,
-    sets: Vec<usize>,
+    sets: S,
     len: usize,
 }
 
-impl LockedSets<'_> {
+impl<S: Deref<Target = [usize]>> LockedSets<'_, S> {
     pub(crate) fn numbers(&self) -> &[usize] {
         &self.sets
     }
 
     /// Unlocks them, and gives the room for their numbers back.
-    pub(crate) fn unlock(mut self) -> Vec<usize> {
+    pub(crate) fn unlock(mut self) -> S
+    where
+        S: Default,
+    {
         self.release();
         std::mem::take(&mut self.sets)
     }
 
+    #[inline]
     fn release(&mut self) {
-        for set in self.sets.drain(..).take(self.len) {
-            unlock(&self.table.set(set).words[0]);
+        for set in self.sets.iter().take(self.len) {
+            unlock(&self.table.set(*set).words[0]);
         }
         self.len = 0;
     }
 }
 
-impl Drop for LockedSets<'_> {
+impl<S: Deref<Target = [usize]>> Drop for LockedSets<'_, S> {
+    #[inline]
     fn drop(&mut self) {
         self.release();
     }

@@ -34,10 +34,10 @@ impl Check {
     pub(crate) fn run(&self) -> io::Result<Exit> {
         let (sender, changes) = channel();
         let paths = self.rules.resolve().settings.rules.paths;
-        let _following = match self.watch {
-            true => Some(Following::start(paths, move || drop(sender.send(())))?),
-            false => None,
+        let on_change = move || {
+            let _ = sender.send(()); // Whoever does not listen any more is at the end.
         };
+        let _following = if self.watch { Some(Following::start(paths, on_change)?) } else { None };
         loop {
             let exit = self.check()?;
             if !self.watch || changes.recv().is_err() {

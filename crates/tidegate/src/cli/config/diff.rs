@@ -164,7 +164,9 @@ fn rules(old: &Book, new: &Book) -> Vec<Change> {
     came.extend(news.iter().filter(|(key, _)| !olds.contains_key(*key)).map(|(_, at)| &new.rules()[*at]));
     for rule in gone {
         // A limit without a name has another id when its window or algorithm changes; to people it is the same one.
-        let heir = came.iter().position(|other| other.domain == rule.domain && other.path == rule.path && other.tier == rule.tier);
+        let heir = came.iter().position(|other| {
+            other.domain == rule.domain && other.path == rule.path && other.tier == rule.tier
+        });
         match heir {
             Some(at) => changes.extend(changed(rule, came.remove(at))),
             None => changes.push(change(Kind::Removed, rule, show(rule), String::new())),

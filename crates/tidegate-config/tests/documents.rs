@@ -1,0 +1,80 @@
+//! What is made from the tables is as they are: schemas, and the tables in the documents. `TIDEGATE_BLESS=1 cargo test -p tidegate-config` makes
+//! them again.
+
+mod support;
+
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use support::differs;
+use tidegate_config::{
+    Caps, DOMAIN, Place, SETTINGS, Sources, Tree, json, parse, reachable, reference, rules_schema,
+    settings_schema,
+};
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+const BLESS: &str = "if that is right: TIDEGATE_BLESS=1 cargo test -p tidegate-config";
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+#[test]
+fn the_schemas_are_made_from_the_tables() -> Outcome {
+    for (name, schema) in [("rules", rules_schema()), ("settings", settings_schema())] {
+        jsonschema::meta::validate(&schema).map_err(|error| error.to_string())?;
+        let path = root().join(format!("schema/{name}.schema.json"));
+        assert_eq!(differs(&path, &format!("{schema:#}\n"))?, None, "{BLESS}");
+    }
+    Ok(())
+}
+
+#[test]
+fn the_tables_in_the_documents_are_the_tables() -> Outcome {
+    for (name, root_place) in [("rules", &DOMAIN), ("settings", &SETTINGS)] {
+        let path = root().join(format!("docs/{name}.md"));
+        let text = fs::read_to_string(&path)?;
+        assert_eq!(differs(&path, &filled(&text, &reachable(&[root_place]))?)?, None, "{BLESS}");
+    }
+    Ok(())
+}
+
+/// The text with a table between each pair of marks.
+fn filled(text: &str, places: &[&'static Place]) -> Result<String, Box<dyn Error>> {
+    const END: &str = "<!-- end -->";
+    let mut filled = String::new();
+    let mut rest = text;
+    while let Some((before, behind)) = rest.split_once("<!-- fields: ") {
+        let (name, behind) = behind.split_once(" -->").ok_or("a mark that does not end")?;
+        let place =
+            places.iter().find(|place| place.name == name).ok_or(format!("there is no place `{name}`"))?;
+        let (_, behind) = behind.split_once(END).ok_or(format!("no {END} behind `{name}`"))?;
+        filled += &format!("{before}<!-- fields: {name} -->\n\n{}\n{END}", reference(place));
+        rest = behind;
+    }
+    Ok(filled + rest)
+}
+
+/// An editor that goes by the schema takes what we take.
+#[test]
+fn the_examples_are_valid_by_the_schema() -> Outcome {
+    let validator = jsonschema::draft202012::new(&rules_schema())?;
+    let mut examples = 0;
+    for entry in fs::read_dir(root().join("examples/rules"))? {
+        let path = entry?.path();
+        let mut sources = Sources::new();
+        let source = sources.add("example", fs::read(&path)?).map_err(|trouble| trouble.message)?;
+        let tree: Tree = parse(source, &sources, &Caps::default()).map_err(|trouble| trouble.message)?;
+        for document in tree.documents() {
+            let value: Value = json(document);
+            let errors: Vec<String> = validator.iter_errors(&value).map(|error| error.to_string()).collect();
+            assert!(errors.is_empty(), "{}: {errors:?}", path.display());
+            examples += 1;
+        }
+    }
+    assert!(examples >= 12, "{examples} examples");
+    Ok(())
+}

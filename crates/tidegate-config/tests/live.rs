@@ -1,0 +1,162 @@
+//! Rules change under load: always a whole book, soon, and never a bad one.
+
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tidegate_config::{Following, LiveRules, RuleFiles};
+use tidegate_core::{Book, Descriptor, Entry, Key, Plan, Query, Secret};
+
+/// What is promised is a second; the machine may be busy.
+const SOON: Duration = Duration::from_secs(5);
+
+/// Every test follows SIGHUP, and one sends it.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+struct Node {
+    folder: tempfile::TempDir,
+    live: Arc<LiveRules>,
+    /// The errors of each reload.
+    reloads: Receiver<usize>,
+    following: Following,
+}
+
+fn node() -> Node {
+    let folder = tempfile::tempdir().expect("a folder");
+    write(folder.path(), 1);
+    let files = RuleFiles { paths: vec![folder.path().into()], ..RuleFiles::default() };
+    let (live, _) = LiveRules::start(files, Secret::new([1; 16])).expect("rules");
+    let (sender, reloads) = channel();
+    let following = live.follow(move |_, loaded| {
+        let _ = sender.send(loaded.report.errors()); // A test may be over.
+    });
+    Node { folder, live, reloads, following: following.expect("a watch") }
+}
+
+/// Two files that belong together: both say the same number.
+fn write(folder: &Path, amount: u32) {
+    for name in ["a", "b"] {
+        let text = format!(
+            "domain: {name}\ndescriptors:\n  - key: k\n    rate_limit: {{ limit: {amount}/1m, name: n }}\n"
+        );
+        let (path, new) = (folder.join(format!("{name}.yaml")), folder.join(format!(".{name}.new")));
+        fs::write(&new, text).expect("written");
+        fs::rename(new, path).expect("renamed");
+    }
+}
+
+fn found(book: &Book, domain: &str) -> Option<(Key, u32)> {
+    let entries = [Entry { key: "k", value: "v" }];
+    let descriptors = [Descriptor { entries: 0..1, cost: 1, limit: None }];
+    let mut plan = Plan::new();
+    book.plan(&Query { domain, entries: &entries, descriptors: &descriptors }, &mut plan);
+    plan.takes().first().map(|take| (take.key, plan.limit(take).amount()))
+}
+
+impl Node {
+    fn amounts(&self) -> (u32, u32) {
+        let book = self.live.book();
+        let amount = |domain| found(&book, domain).map_or(0, |(_, amount)| amount);
+        (amount("a"), amount("b"))
+    }
+
+    /// Waits until both domains have this amount.
+    fn settles(&self, amount: u32) -> bool {
+        while self.amounts() != (amount, amount) {
+            if self.reloads.recv_timeout(SOON).is_err() {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+#[test]
+fn a_change_is_in_force_soon_and_counters_go_on() {
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let node = node();
+    let before = found(&node.live.book(), "a").expect("a rule").0;
+    write(node.folder.path(), 2);
+    assert!(node.settles(2), "{:?}", node.amounts());
+    let after = found(&node.live.book(), "a").expect("a rule").0;
+    assert_eq!(before, after, "the same counter, with another number");
+}
+
+#[test]
+fn a_bad_file_changes_nothing_until_it_is_mended() {
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let node = node();
+    fs::write(node.folder.path().join("a.yaml"), "domain: a\ndescriptors: [{ kye: k }]\n").expect("written");
+    let errors = std::iter::from_fn(|| node.reloads.recv_timeout(SOON).ok()).find(|errors| *errors > 0);
+    assert!(errors.is_some(), "it was not told");
+    assert_eq!(node.amounts(), (1, 1), "the old rules hold");
+    assert!(node.live.counts().1 >= 1, "it was not counted");
+    fs::remove_file(node.folder.path().join("a.yaml")).expect("removed");
+    fs::remove_file(node.folder.path().join("b.yaml")).expect("removed");
+    node.following.nudge();
+    assert!(node.reloads.recv_timeout(SOON).is_ok_and(|errors| errors > 0), "an empty folder is no rules");
+    assert_eq!(node.amounts(), (1, 1));
+    write(node.folder.path(), 3);
+    assert!(node.settles(3), "{:?}", node.amounts());
+}
+
+#[test]
+fn a_hangup_loads_again() {
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let node = node();
+    let (loads, _) = node.live.counts();
+    signal_hook::low_level::raise(signal_hook::consts::SIGHUP).expect("raised");
+    assert!(node.reloads.recv_timeout(SOON).is_ok());
+    assert!(node.live.counts().0 > loads);
+}
+
+/// All files are swapped by one link, as Kubernetes does, again and again while they are loaded: whoever asks sees all old or all new.
+#[test]
+fn nobody_ever_sees_half_of_a_change() {
+    const SWAPS: u32 = 200;
+    let folder = tempfile::tempdir().expect("a folder");
+    let current = folder.path().join("current");
+    let set = |amount: u32| {
+        let version = folder.path().join(format!("v{amount}"));
+        fs::create_dir(&version).expect("a folder");
+        write(&version, amount);
+        // So that it takes a while from the first file to the last.
+        for filler in 0..100 {
+            fs::write(version.join(format!("a{filler}.yaml")), format!("domain: a{filler}\n"))
+                .expect("written");
+        }
+        let next = folder.path().join("next");
+        std::os::unix::fs::symlink(&version, &next).expect("a link");
+        fs::rename(next, &current).expect("swapped");
+    };
+    set(1);
+    let files = RuleFiles { paths: vec![current.clone()], ..RuleFiles::default() };
+    let (live, _) = LiveRules::start(files, Secret::new([1; 16])).expect("rules");
+    let amounts = || {
+        let book = live.book();
+        ["a", "b"].map(|domain| found(&book, domain).map_or(0, |(_, amount)| amount))
+    };
+    let done = AtomicBool::new(false);
+    let loads = std::thread::scope(|scope| {
+        let loader = scope.spawn(|| {
+            let mut last = 0;
+            while !done.load(Ordering::Relaxed) {
+                live.reload();
+                let [a, b] = amounts();
+                assert_eq!(a, b, "half of a change");
+                assert!(a >= last, "went back from {last} to {a}");
+                last = a;
+            }
+            live.counts().0
+        });
+        (2..=SWAPS).for_each(set);
+        done.store(true, Ordering::Relaxed);
+        loader.join().expect("no half of a change")
+    });
+    assert!(loads > 10, "only {loads} loads");
+    assert!(live.reload().is_valid());
+    assert_eq!(amounts(), [SWAPS, SWAPS]);
+}

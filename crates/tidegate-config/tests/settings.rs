@@ -1,0 +1,112 @@
+//! What is said nearest holds, and what is wrong is told with its place.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tidegate_config::{Given, Resolved, Setting, Style, resolve};
+use tidegate_core::Algorithm;
+
+fn folder(text: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("tidegate.yaml"), text).expect("written");
+    folder
+}
+
+fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    pairs.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect()
+}
+
+fn resolved(folder: &Path, flags: &[(&str, &str)], variables: &[(&str, &str)]) -> Resolved {
+    let file = Some(folder.join("tidegate.yaml"));
+    resolve(&Given { file, flags: pairs(flags), variables: pairs(variables) })
+}
+
+fn told(resolved: &Resolved) -> String {
+    resolved.report.render(&resolved.sources, Style::Plain)
+}
+
+fn from<'a>(resolved: &'a Resolved, name: &str) -> &'a str {
+    let said = resolved.said.iter().find(|(setting, _)| setting.name == name);
+    said.and_then(|(_, said)| said.as_ref()).map_or("", |said| &said.place)
+}
+
+#[test]
+fn flags_come_before_the_environment_before_the_file_before_defaults() {
+    let folder = folder("rules:\n  path: from-file\n  watch: no\n  merge_domains: true\n");
+    let all = resolved(
+        folder.path(),
+        &[("rules.path", "from-flag")],
+        &[("TIDEGATE_RULES_PATH", "from-variable"), ("TIDEGATE_RULES_WATCH", "on"), ("HOME", "x")],
+    );
+    assert_eq!(told(&all), "");
+    assert_eq!(all.settings.rules.paths, [PathBuf::from("from-flag")]);
+    assert!(all.settings.watch && all.settings.rules.merge_domains);
+    assert_eq!(all.settings.rules.caps.bytes, 32 << 20);
+    assert_eq!(from(&all, "rules.path"), "--rules-path");
+    assert_eq!(from(&all, "rules.watch"), "TIDEGATE_RULES_WATCH");
+    assert!(from(&all, "rules.merge_domains").ends_with("tidegate.yaml:4"));
+    assert_eq!(from(&all, "rules.file_bytes_max"), "default");
+    let of_file = resolved(folder.path(), &[], &[]);
+    assert_eq!(of_file.settings.rules.paths, [folder.path().join("from-file")], "from where the file is");
+    assert!(!of_file.settings.watch);
+}
+
+#[test]
+fn every_setting_can_be_said_in_every_way() {
+    let file = "rules: { path: p, watch: false, merge_domains: true, file_bytes_max: 2MiB }\n\
+                defaults: { algorithm: gcra, consistency: local, on_store_failure: deny, local_share: 5%, replicate: 1 }\n";
+    let values: Vec<(String, String)> = resolved(folder(file).path(), &[], &[])
+        .said
+        .iter()
+        .map(|(setting, said)| {
+            (setting.name.clone(), said.as_ref().map(|said| said.value.clone()).unwrap_or_default())
+        })
+        .collect();
+    assert_eq!(values.len(), Setting::all().len());
+    assert!(values.iter().all(|(_, value)| !value.is_empty()), "the file above leaves one out: {values:?}");
+    let empty = folder("");
+    let variables: Vec<(String, String)> = Setting::all()
+        .iter()
+        .zip(&values)
+        .map(|(setting, (_, value))| (setting.variable(), value.clone()))
+        .collect();
+    for given in [
+        Given { flags: values.clone(), ..Given::default() },
+        Given { variables: variables.clone(), ..Given::default() },
+    ] {
+        let resolved = resolve(&Given { file: Some(empty.path().join("tidegate.yaml")), ..given });
+        assert_eq!(resolved.report.errors(), 0, "{}", told(&resolved));
+        let said = resolved.said.iter().map(|(_, said)| said.as_ref().map(|said| said.value.clone()));
+        let expected = values.iter().map(|(_, value)| Some(value.clone()));
+        assert!(said.eq(expected), "{:?}", resolved.said);
+        assert_eq!(resolved.settings.rules.defaults.algorithm, Some(Algorithm::Gcra));
+        assert_eq!(resolved.settings.rules.caps.bytes, 2 << 20);
+    }
+}
+
+#[test]
+fn what_is_wrong_is_told_with_its_place() {
+    let folder = folder("rulez:\n  path: rules\nrules:\n  watch: maybe\n");
+    let resolved = resolved(
+        folder.path(),
+        &[("rules.file_bytes_max", "32 megs")],
+        &[("TIDEGATE_RULES_WATSH", "true"), ("TIDEGATE_RULES_MERGE_DOMAINS", "2")],
+    );
+    let told = told(&resolved);
+    for words in [
+        "error[unknown-key]: unknown key `rulez`",
+        "did you mean `rules`?",
+        "error[not-a-flag]: `maybe`",
+        "tidegate.yaml:4:10",
+        "error[bad-size]: `32 megs`",
+        "--> --rules-file-bytes-max:1:1",
+        "--> TIDEGATE_RULES_MERGE_DOMAINS:1:1",
+        "warning[unknown-variable]",
+        "did you mean `TIDEGATE_RULES_WATCH`?",
+    ] {
+        assert!(told.contains(words), "no `{words}` in\n{told}");
+    }
+    assert_eq!(resolved.report.errors(), 4, "{told}");
+    let missing = resolve(&Given { file: Some(folder.path().join("nowhere.yaml")), ..Given::default() });
+    assert!(self::told(&missing).contains("error[unreadable-file]"));
+}
