@@ -292,6 +292,11 @@ codes! {
         bad: "rate_limit: { limit: 5/1s, name: a, replaces: [{ name: a }] }\n",
         good: "rate_limit: { limit: 5/1s, name: a, replaces: [{ name: b }] }\n",
     }
+    ReplacesInACircle "replaces-in-a-circle" Error "limits that replace each other in a circle" {
+        means: "A replaces B, B replaces C, and C replaces A. A request that finds all three would not be limited at all.",
+        fix: "Remove one of the `replaces`.",
+        bad: "", good: "",
+    }
     ShareWithoutWildcard "share-without-wildcard" Error "nothing to share" {
         means: "`share_threshold` lets all values that fit a wildcard share one counter. Without a wildcard there is one value, or all \
                 have their own.",
