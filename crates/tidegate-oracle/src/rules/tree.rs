@@ -90,7 +90,9 @@ pub struct Patch {
     pub window_us: Option<u64>,
     /// Another algorithm.
     pub algorithm: Option<Algorithm>,
-    /// No limit at all; then nothing else is named.
+    /// For how many of a hundred callers it is enforced.
+    pub enforce: Option<u8>,
+    /// No limit at all; then no number is named.
     pub unlimited: bool,
 }
 
@@ -233,6 +235,9 @@ impl Patch {
         }
         if let Some(algorithm) = self.algorithm {
             changed.algorithm = Some(algorithm);
+        }
+        if let Some(enforce) = self.enforce {
+            changed.enforce = Some(enforce);
         }
         changed
     }

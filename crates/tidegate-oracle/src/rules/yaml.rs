@@ -160,6 +160,7 @@ fn patch_words(dice: &mut Dice, patch: &Patch, changed: Option<&RuleLimit>) -> S
         }
     }
     words.extend(patch.algorithm.map(|algorithm| format!("algorithm: {}", algorithm.name())));
+    words.extend(patch.enforce.map(|percent| format!("enforce: {percent}%")));
     in_braces(&words)
 }
 

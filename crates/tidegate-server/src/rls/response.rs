@@ -1,0 +1,101 @@
+//! `RateLimitResponse`: written straight into its bytes.
+
+use tidegate_core::Micros;
+
+use super::wire::{put_bytes, put_message, put_number};
+
+/// What a descriptor, or the whole request, is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Code {
+    /// Go on.
+    Ok = 1,
+    /// Stop.
+    OverLimit = 2,
+}
+
+/// What one descriptor is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Status<'a> {
+    /// Go on, or stop.
+    pub code: Code,
+    /// The limit that is told of.
+    pub limit: Option<CurrentLimit<'a>>,
+    /// How much of it is left.
+    pub remaining: u32,
+    /// When there is more.
+    pub reset: Option<Micros>,
+}
+
+/// A limit as Envoy tells it: so many in so many units.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CurrentLimit<'a> {
+    /// How many.
+    pub amount: u32,
+    /// In which unit, by its number.
+    pub unit: u32,
+    /// How many of the unit.
+    pub multiplier: u32,
+    /// Its name.
+    pub name: &'a str,
+}
+
+impl<'a> CurrentLimit<'a> {
+    /// The largest unit that divides the window, and how often. Windows that are no whole seconds cannot be told.
+    pub fn new(amount: u32, window: Micros, name: &'a str) -> Option<Self> {
+        // To Envoy a month has 30 days and a year 365.
+        const DAY: u64 = 86_400;
+        const UNITS: [(u64, u32); 7] =
+            [(365 * DAY, 6), (30 * DAY, 5), (7 * DAY, 7), (DAY, 4), (3_600, 3), (60, 2), (1, 1)];
+        let seconds = window.get().is_multiple_of(1_000_000).then(|| window.get() / 1_000_000)?;
+        let (length, unit) = UNITS.into_iter().find(|(length, _)| seconds.is_multiple_of(*length))?;
+        Some(Self { amount, unit, multiplier: u32::try_from(seconds / length).ok()?, name })
+    }
+}
+
+/// Writes a response, field by field.
+pub struct ResponseWriter<'o>(&'o mut Vec<u8>);
+
+impl<'o> ResponseWriter<'o> {
+    /// Begins a response, with what the whole request is told.
+    pub fn start(out: &'o mut Vec<u8>, overall: Code) -> Self {
+        put_number(out, 1, overall as u64);
+        Self(out)
+    }
+
+    /// What the next descriptor is told.
+    pub fn status(&mut self, status: &Status<'_>) {
+        put_message(self.0, 2, |out| {
+            put_number(out, 1, status.code as u64);
+            if let Some(limit) = &status.limit {
+                put_message(out, 2, |out| put_limit(out, limit));
+            }
+            put_number(out, 3, status.remaining.into());
+            if let Some(reset) = status.reset {
+                // In whole seconds, up: Envoy rounds down, and an early retry is refused again.
+                put_message(out, 4, |out| put_number(out, 1, reset.secs_up()));
+            }
+        });
+    }
+
+    /// A header for the answer that the caller gets.
+    pub fn response_header(&mut self, name: &str, value: &str) {
+        put_message(self.0, 3, |out| {
+            put_bytes(out, 1, name.as_bytes());
+            put_bytes(out, 2, value.as_bytes());
+        });
+    }
+
+    /// The body of a refusal.
+    pub fn body(&mut self, body: &[u8]) {
+        put_bytes(self.0, 5, body);
+    }
+}
+
+fn put_limit(out: &mut Vec<u8>, limit: &CurrentLimit<'_>) {
+    put_number(out, 1, limit.amount.into());
+    put_number(out, 2, limit.unit.into());
+    put_bytes(out, 3, limit.name.as_bytes());
+    if limit.multiplier != 1 {
+        put_message(out, 4, |out| put_number(out, 1, limit.multiplier.into()));
+    }
+}
