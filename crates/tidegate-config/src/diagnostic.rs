@@ -14,8 +14,8 @@ pub struct Diagnostic {
     pub at: Option<Span>,
     /// A few words that stand beside the place.
     pub label: String,
-    /// Other places that have to do with it.
-    pub notes: Vec<(Span, String)>,
+    /// Other places that have to do with it, and what else is known.
+    pub notes: Vec<(Option<Span>, String)>,
     /// How to mend it.
     pub help: Option<String>,
 }
@@ -41,7 +41,14 @@ impl Diagnostic {
     /// With another place that has to do with it.
     #[must_use]
     pub fn note(mut self, at: Span, note: impl Into<String>) -> Self {
-        self.notes.push((at, note.into()));
+        self.notes.push((Some(at), note.into()));
+        self
+    }
+
+    /// With something else that is known about it.
+    #[must_use]
+    pub fn fact(mut self, fact: impl Into<String>) -> Self {
+        self.notes.push((None, fact.into()));
         self
     }
 
@@ -50,6 +57,11 @@ impl Diagnostic {
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
         self
+    }
+
+    /// What is known besides, without a place.
+    pub fn facts(&self) -> impl Iterator<Item = &str> {
+        self.notes.iter().filter(|(at, _)| at.is_none()).map(|(_, fact)| fact.as_str())
     }
 
     /// Error or warning.
@@ -73,6 +85,14 @@ pub fn quoted(text: &str) -> String {
     }
     shown.push('`');
     shown
+}
+
+/// A value from a file, all of it on one line, with nothing in it that a terminal obeys.
+pub fn escaped(text: &str) -> String {
+    text.chars().fold(String::new(), |mut shown, letter| {
+        push_escaped(&mut shown, letter);
+        shown
+    })
 }
 
 /// One character, or its escape if a terminal would obey it or hide it.
@@ -100,6 +120,7 @@ mod tests {
     #[test]
     fn what_a_file_says_cannot_write_to_a_terminal() {
         assert_eq!(quoted("a\u{1b}[2J\u{202e}b\r\n"), "`a\\u{1b}[2J\\u{202e}b\\r\\n`");
+        assert_eq!(escaped("a\u{1b}[2J\n"), "a\\u{1b}[2J\\n");
         assert_eq!(quoted("größe"), "`größe`");
         assert_eq!(quoted(&"x".repeat(1_000)).chars().count(), QUOTED_CHARS_MAX + 3);
     }

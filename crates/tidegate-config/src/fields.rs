@@ -69,6 +69,13 @@ pub enum Kind {
         /// The largest.
         max: u64,
     },
+    /// A whole number that may be negative.
+    Signed {
+        /// The smallest.
+        min: i64,
+        /// The largest.
+        max: i64,
+    },
     /// A time that passes: `1h30m`.
     Duration {
         /// The shortest.
@@ -76,6 +83,8 @@ pub enum Kind {
         /// The longest.
         max: Micros,
     },
+    /// A point in time: `2026-01-01T00:00:00Z`.
+    Instant,
     /// An amount of memory: `32MiB`.
     Bytes {
         /// The least.
@@ -223,8 +232,9 @@ impl Kind {
         match self {
             Self::Text => "a text".into(),
             Self::Flag => "`true` or `false`".into(),
-            Self::Whole { .. } => "a whole number".into(),
+            Self::Whole { .. } | Self::Signed { .. } => "a whole number".into(),
             Self::Duration { .. } => "a duration such as `15m`".into(),
+            Self::Instant => "a date and time such as `2026-01-01T00:00:00Z`".into(),
             Self::Bytes { .. } => "a size such as `32MiB`".into(),
             Self::Percent => "a percentage such as `25%`".into(),
             Self::Rate => "a rate such as `100/min`".into(),

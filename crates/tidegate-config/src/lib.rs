@@ -48,6 +48,7 @@ mod json; // what is only handed on
 
 mod rules; // rule files: documents to drafts
 mod load; // files and folders to all rules
+mod rule_tests; // files of rule tests: documents to what is asked and expected
 mod settings; // flags, environment, file and defaults to settings
 mod watch; // when files change
 mod live; // the book in force
@@ -56,7 +57,7 @@ mod reference; // the tables as Markdown
 mod schema; // the tables as JSON Schema
 
 pub use codes::{Code, Page, Severity, document};
-pub use diagnostic::{Diagnostic, quoted};
+pub use diagnostic::{Diagnostic, escaped, quoted};
 pub use fields::{Field, Kind, Origin, Place, Status, Word, reachable};
 pub use json::json;
 pub use live::{Following, LiveRules};
@@ -66,11 +67,15 @@ pub use reader::{Map, Names, Reader, Spanned, Value, Values};
 pub use reference::reference;
 pub use render::Style;
 pub use report::{KEPT_MAX, Report};
+pub use rule_tests::{
+    AskStep, EXPECT, Expect, LoadedTests, RULE_TESTS, RuleTest, RuleTests, STEP, Step, TEST, load_tests,
+    load_tests_text,
+};
 pub use rules::{
     DEFAULTS, DESCRIPTOR, DOMAIN, Defaults, DomainText, EXEMPT, RATE_LIMIT, REPLACES, TIER, read,
 };
 pub use scalars::{Cidr, Percent};
-pub use schema::{rules_schema, schema, settings_schema};
+pub use schema::{rule_tests_schema, rules_schema, schema, settings_schema};
 pub use settings::{
     FILE_VARIABLE, Given, Resolved, SETTINGS, SETTINGS_FILE, Said, Setting, Settings, resolve,
 };

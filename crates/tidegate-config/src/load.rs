@@ -62,8 +62,9 @@ pub fn load(files: &RuleFiles) -> Loaded {
     for _ in 0..ATTEMPTS_MAX {
         let reader = Reader::new(&[&DOMAIN]);
         let before = fingerprint(&files.paths);
-        let texts = read_files(files, &reader);
+        let texts = read_files(&files.paths, &files.caps, &reader, no_rule_files);
         if before == fingerprint(&files.paths) {
+            let texts = texts.into_iter().map(|(path, bytes)| (path.display().to_string(), bytes));
             return load_all(texts, files, reader);
         }
     }
@@ -82,22 +83,33 @@ pub fn load_texts(texts: impl IntoIterator<Item = (String, Vec<u8>)>, files: &Ru
     load_all(texts.into_iter().map(|(name, bytes)| (name, Ok(bytes))), files, reader)
 }
 
-/// A file: its name, and its bytes.
-type Text = (String, Result<Vec<u8>, Diagnostic>);
+/// The bytes of a file, or why there are none.
+pub(crate) type Bytes = Result<Vec<u8>, Diagnostic>;
 
-/// The bytes of all rule files; of all together not more than a few times what one may have.
-fn read_files(files: &RuleFiles, reader: &Reader) -> Vec<Text> {
-    let mut left = files.caps.bytes.saturating_mul(FULL_FILES_MAX);
+/// The bytes of all files; of all together not more than a few times what one may have. What is wrong with a folder that has none
+/// is said by `empty`.
+pub(crate) fn read_files(
+    paths: &[PathBuf],
+    caps: &Caps,
+    reader: &Reader,
+    empty: impl Fn(&Path) -> Diagnostic,
+) -> Vec<(PathBuf, Bytes)> {
+    let mut left = caps.bytes.saturating_mul(FULL_FILES_MAX);
     let mut texts = Vec::new();
-    for path in find(files, reader) {
-        let bytes = read_file(&path, files.caps.bytes.min(left));
+    for path in find(paths, reader, empty) {
+        let bytes = read_file(&path, caps.bytes.min(left));
         left -= bytes.as_ref().map_or(0, Vec::len);
-        texts.push((path.display().to_string(), bytes));
+        texts.push((path, bytes));
     }
     texts
 }
 
-fn load_all(texts: impl IntoIterator<Item = Text>, files: &RuleFiles, reader: Reader) -> Loaded {
+fn no_rule_files(folder: &Path) -> Diagnostic {
+    Diagnostic::nowhere(Code::NoRuleFiles, format!("there is no rule file in {}", folder.display()))
+        .help("rule files end in .yaml, .yml or .json; names that begin with a dot are left out")
+}
+
+fn load_all(texts: impl IntoIterator<Item = (String, Bytes)>, files: &RuleFiles, reader: Reader) -> Loaded {
     let mut sources = Sources::new();
     let mut domains: Vec<DomainText> = Vec::new();
     for (name, bytes) in texts {
@@ -181,10 +193,10 @@ fn merge_into(first: &mut DomainText, more: DomainText, reader: &Reader) {
     first.draft.descriptors.extend(more.draft.descriptors);
 }
 
-/// The rule files of all paths, in the order of their names. What cannot be looked at is told.
-fn find(files: &RuleFiles, reader: &Reader) -> Vec<PathBuf> {
+/// The files of all paths, in the order of their names. What cannot be looked at is told.
+fn find(paths: &[PathBuf], reader: &Reader, empty: impl Fn(&Path) -> Diagnostic) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    for path in &files.paths {
+    for path in paths {
         let before = found.len();
         match fs::metadata(path) {
             Ok(metadata) if metadata.is_dir() => walk(path, FOLDERS_MAX, &mut found, &mut |path, error| {
@@ -197,13 +209,7 @@ fn find(files: &RuleFiles, reader: &Reader) -> Vec<PathBuf> {
             }
         }
         if found.len() == before {
-            reader.say(
-                Diagnostic::nowhere(
-                    Code::NoRuleFiles,
-                    format!("there is no rule file in {}", path.display()),
-                )
-                .help("rule files end in .yaml, .yml or .json; names that begin with a dot are left out"),
-            );
+            reader.say(empty(path));
         }
     }
     found

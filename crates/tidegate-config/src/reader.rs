@@ -37,6 +37,13 @@ pub struct Spanned<T> {
     pub span: Span,
 }
 
+impl<T> Spanned<T> {
+    /// Another value, which stands there too.
+    pub fn map<U>(self, make: impl FnOnce(T) -> U) -> Spanned<U> {
+        Spanned { value: make(self.value), span: self.span }
+    }
+}
+
 /// A map whose keys were checked.
 pub struct Map<'a> {
     reader: &'a Reader,
@@ -271,7 +278,9 @@ getters! {
     text -> Spanned<&'a str>, "A [`Kind::Text`].";
     flag -> Spanned<bool>, "A [`Kind::Flag`].";
     whole -> Spanned<u64>, "A [`Kind::Whole`].";
+    signed -> Spanned<i64>, "A [`Kind::Signed`].";
     duration -> Spanned<Micros>, "A [`Kind::Duration`].";
+    instant -> Spanned<Micros>, "A [`Kind::Instant`].";
     bytes -> Spanned<u64>, "A [`Kind::Bytes`].";
     percent -> Spanned<Percent>, "A [`Kind::Percent`].";
     rate -> Spanned<Rate>, "A [`Kind::Rate`].";

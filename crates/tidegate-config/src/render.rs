@@ -74,8 +74,13 @@ impl Diagnostic {
             group = group.element(origin).elements(snippet);
         }
         for (at, note) in &self.notes {
-            let (origin, snippet) = snippet(sources, *at, AnnotationKind::Context, note);
-            group = group.element(origin).elements(snippet);
+            group = match at {
+                Some(at) => {
+                    let (origin, snippet) = snippet(sources, *at, AnnotationKind::Context, note);
+                    group.element(origin).elements(snippet)
+                }
+                None => group.element(Level::NOTE.message(clean(note))),
+            };
         }
         if let Some(help) = &self.help {
             group = group.element(Level::HELP.message(clean(help)));
@@ -106,6 +111,7 @@ impl Diagnostic {
             "end_line": end.map(|end| end.line),
             "end_column": end.map(|end| end.column),
             "label": self.label,
+            "facts": self.facts().collect::<Vec<_>>(),
             "help": self.help,
         })
     }

@@ -84,6 +84,18 @@ pub(crate) fn whole(text: &str, min: u64, max: u64) -> Result<u64, Wrong> {
     Err(Wrong::new(Code::OutOfRange, message))
 }
 
+pub(crate) fn signed(text: &str, min: i64, max: i64) -> Result<i64, Wrong> {
+    let trimmed = text.trim();
+    let size = digits(trimmed.strip_prefix('-').unwrap_or(trimmed))?;
+    let size = i128::try_from(size).unwrap_or(i128::MAX);
+    let number = if trimmed.starts_with('-') { -size } else { size };
+    i64::try_from(number).ok().filter(|number| (min..=max).contains(number)).ok_or_else(|| {
+        let side = if number < i128::from(min) { "small" } else { "large" };
+        let message = format!("{} is too {side}: it has to be from {min} to {max}", quoted(text));
+        Wrong::new(Code::OutOfRange, message)
+    })
+}
+
 /// What sizes end in.
 const SIZES: [(&str, u64); 8] = [
     ("kib", 1 << 10),
@@ -268,6 +280,23 @@ mod tests {
         ] {
             assert_eq!(said(whole(text, 0, 1_000)), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn whole_numbers_may_be_negative_where_that_means_something() {
+        for (text, expected) in [
+            ("-5", "-5"),
+            ("5", "5"),
+            ("-0", "0"),
+            ("-1_000", "-1000"),
+            ("-1001", "out-of-range: `-1001` is too small: it has to be from -1000 to 1000; "),
+            ("1001", "out-of-range: `1001` is too large: it has to be from -1000 to 1000; "),
+            ("--5", "out-of-range: `-5` is negative; write a number from 0 up"),
+            ("-1.5", "not-a-number: `1.5` is not a whole number; write `1`"),
+        ] {
+            assert_eq!(said(signed(text, -1_000, 1_000)), expected, "{text}");
+        }
+        assert!(signed(&format!("-{}", "9".repeat(60)), i64::MIN, i64::MAX).is_err());
     }
 
     #[test]

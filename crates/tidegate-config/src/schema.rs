@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::fields::{Field, Kind, Place, Status, Word, reachable};
+use crate::rule_tests::RULE_TESTS;
 use crate::rules::DOMAIN;
 use crate::scalars::flag_words;
 use crate::settings::SETTINGS;
@@ -29,6 +30,11 @@ pub fn rules_schema() -> Value {
 /// The schema of `tidegate.yaml`.
 pub fn settings_schema() -> Value {
     schema(&SETTINGS, "tidegate/settings.schema.json", "Settings of Tidegate")
+}
+
+/// The schema of files of rule tests.
+pub fn rule_tests_schema() -> Value {
+    schema(&RULE_TESTS, "tidegate/rule-tests.schema.json", "Rule tests of Tidegate")
 }
 
 /// Every place, with the name of its definition.
@@ -107,6 +113,11 @@ impl Places {
             Kind::Whole { min, max } => {
                 json!({ "anyOf": [{ "type": "integer", "minimum": min, "maximum": max }, pattern(WHOLE)] })
             }
+            Kind::Signed { min, max } => {
+                let whole = format!("-?({WHOLE})");
+                json!({ "anyOf": [{ "type": "integer", "minimum": min, "maximum": max }, pattern(&whole)] })
+            }
+            Kind::Instant => pattern(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9:.]+ *([Zz]|[+-][0-9:]+)"),
             Kind::Duration { .. } => pattern(&durations()),
             Kind::Bytes { .. } => json!({ "anyOf": [
                 { "type": "integer", "minimum": 0 },

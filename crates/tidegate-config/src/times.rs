@@ -1,5 +1,6 @@
 //! Durations and rates: `1h30m`, `100/min`.
 
+use jiff::Timestamp;
 use tidegate_core::Micros;
 
 use crate::codes::Code;
@@ -75,6 +76,21 @@ pub(crate) fn duration(text: &str, min: Micros, max: Micros) -> Result<Micros, W
         return Err(Wrong::new(Code::OutOfRange, message));
     }
     Ok(Micros::new(us as u64))
+}
+
+/// The last instant that a file may name, the start of the year 2200: there is room behind it for times that pass.
+const INSTANT_MAX: Micros = Micros::from_secs(7_258_118_400);
+
+pub(crate) fn instant(text: &str) -> Result<Micros, Wrong> {
+    let instant: Timestamp = text.trim().parse().map_err(|_| {
+        Wrong::new(Code::BadInstant, format!("{} is not a date and time", quoted(text))).help(
+            "write it with its offset from UTC, e.g. `2026-01-01T00:00:00Z` or `2026-01-01T09:30:00+01:00`",
+        )
+    })?;
+    let us = u64::try_from(instant.as_microsecond()).ok().filter(|us| *us <= INSTANT_MAX.get());
+    us.map(Micros::new).ok_or_else(|| {
+        Wrong::new(Code::OutOfRange, format!("{} is not between the years 1970 and 2200", quoted(text)))
+    })
 }
 
 /// Microseconds in a sum of whole numbers with units.
@@ -218,6 +234,24 @@ mod tests {
             assert_eq!(said(text), expected, "{text}");
         }
         assert!(said(&format!("{}s", "9".repeat(60))).starts_with("out-of-range"));
+    }
+
+    #[test]
+    fn instants_say_how_far_they_are_from_utc() {
+        for (text, seconds) in [
+            ("1970-01-01T00:00:00Z", Some(0)),
+            ("2026-01-01T00:00:00Z", Some(1_767_225_600)),
+            ("2026-01-01T01:00:00+01:00", Some(1_767_225_600)),
+            ("2200-01-01T00:00:00Z", Some(7_258_118_400)),
+            ("2200-01-01T00:00:01Z", None),
+            ("1969-12-31T23:59:59Z", None),
+            ("2026-01-01T00:00:00", None),
+            ("2026-01-01", None),
+            ("2026-02-30T00:00:00Z", None),
+            ("yesterday", None),
+        ] {
+            assert_eq!(instant(text).ok(), seconds.map(Micros::from_secs), "{text}");
+        }
     }
 
     #[test]

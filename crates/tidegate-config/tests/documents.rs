@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use support::differs;
 use tidegate_config::{
-    Caps, DOMAIN, Place, SETTINGS, Sources, Tree, json, parse, reachable, reference, rules_schema,
-    settings_schema,
+    Caps, DOMAIN, Place, RULE_TESTS, SETTINGS, Sources, Tree, json, parse, reachable, reference,
+    rule_tests_schema, rules_schema, settings_schema,
 };
 
 type Outcome = Result<(), Box<dyn Error>>;
@@ -24,7 +24,9 @@ fn root() -> PathBuf {
 
 #[test]
 fn the_schemas_are_made_from_the_tables() -> Outcome {
-    for (name, schema) in [("rules", rules_schema()), ("settings", settings_schema())] {
+    for (name, schema) in
+        [("rules", rules_schema()), ("settings", settings_schema()), ("rule-tests", rule_tests_schema())]
+    {
         jsonschema::meta::validate(&schema).map_err(|error| error.to_string())?;
         let path = root().join(format!("schema/{name}.schema.json"));
         assert_eq!(differs(&path, &format!("{schema:#}\n"))?, None, "{BLESS}");
@@ -34,7 +36,7 @@ fn the_schemas_are_made_from_the_tables() -> Outcome {
 
 #[test]
 fn the_tables_in_the_documents_are_the_tables() -> Outcome {
-    for (name, root_place) in [("rules", &DOMAIN), ("settings", &SETTINGS)] {
+    for (name, root_place) in [("rules", &DOMAIN), ("settings", &SETTINGS), ("testing-rules", &RULE_TESTS)] {
         let path = root().join(format!("docs/{name}.md"));
         let text = fs::read_to_string(&path)?;
         assert_eq!(differs(&path, &filled(&text, &reachable(&[root_place]))?)?, None, "{BLESS}");
@@ -61,20 +63,23 @@ fn filled(text: &str, places: &[&'static Place]) -> Result<String, Box<dyn Error
 /// An editor that goes by the schema takes what we take.
 #[test]
 fn the_examples_are_valid_by_the_schema() -> Outcome {
-    let validator = jsonschema::draft202012::new(&rules_schema())?;
-    let mut examples = 0;
-    for entry in fs::read_dir(root().join("examples/rules"))? {
-        let path = entry?.path();
-        let mut sources = Sources::new();
-        let source = sources.add("example", fs::read(&path)?).map_err(|trouble| trouble.message)?;
-        let tree: Tree = parse(source, &sources, &Caps::default()).map_err(|trouble| trouble.message)?;
-        for document in tree.documents() {
-            let value: Value = json(document);
-            let errors: Vec<String> = validator.iter_errors(&value).map(|error| error.to_string()).collect();
-            assert!(errors.is_empty(), "{}: {errors:?}", path.display());
-            examples += 1;
+    for (folder, schema) in [("rules", rules_schema()), ("tests", rule_tests_schema())] {
+        let validator = jsonschema::draft202012::new(&schema)?;
+        let mut examples = 0;
+        for entry in fs::read_dir(root().join("examples").join(folder))? {
+            let path = entry?.path();
+            let mut sources = Sources::new();
+            let source = sources.add("example", fs::read(&path)?).map_err(|trouble| trouble.message)?;
+            let tree: Tree = parse(source, &sources, &Caps::default()).map_err(|trouble| trouble.message)?;
+            for document in tree.documents() {
+                let value: Value = json(document);
+                let errors: Vec<String> =
+                    validator.iter_errors(&value).map(|error| error.to_string()).collect();
+                assert!(errors.is_empty(), "{}: {errors:?}", path.display());
+                examples += 1;
+            }
         }
+        assert!(examples >= 12, "{examples} examples in {folder}");
     }
-    assert!(examples >= 12, "{examples} examples");
     Ok(())
 }

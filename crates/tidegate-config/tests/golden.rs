@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use support::differs;
-use tidegate_config::{Caps, Report, RuleFiles, Sources, Style, document, load_texts};
+use tidegate_config::{Caps, Report, RuleFiles, Sources, Style, document, load_tests_text, load_texts};
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
@@ -20,6 +20,10 @@ const FOLDERS: &[(&str, Check)] = &[
     ("golden", |name, bytes| support::check(name, bytes, &Caps::default())),
     ("golden/rules", |name, bytes| {
         let loaded = load_texts([(name.into(), bytes)], &RuleFiles::default());
+        (loaded.sources, loaded.report)
+    }),
+    ("golden/tests", |name, bytes| {
+        let loaded = load_tests_text(Path::new(name), bytes, &Caps::default());
         (loaded.sources, loaded.report)
     }),
 ];

@@ -20,11 +20,16 @@ fn machines_are_told_the_same() {
         "end_line": 4,
         "end_column": 4,
         "label": "is a list",
+        "facts": [],
         "help": null,
     }]);
     assert_eq!(json!(report.json(&sources)), expected);
     let nowhere = Diagnostic::nowhere(Code::UnreadableFile, "b.yaml: no such file");
     assert_eq!(nowhere.json(&sources)["line"], json!(null));
+    assert_eq!(
+        nowhere.clone().fact("it was here yesterday").json(&sources)["facts"],
+        json!(["it was here yesterday"])
+    );
     let said = nowhere.render(&sources, Style::Plain);
     assert_eq!(
         said,

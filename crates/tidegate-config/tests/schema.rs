@@ -3,9 +3,10 @@
 mod support;
 
 use std::error::Error;
+use std::path::Path;
 
 use serde_json::{Value, json};
-use tidegate_config::{Caps, reference, schema};
+use tidegate_config::{Caps, load_tests_text, reference, rule_tests_schema, schema};
 
 type Outcome = Result<(), Box<dyn Error>>;
 
@@ -89,6 +90,51 @@ fn schema_and_reader_agree() -> Outcome {
         assert_eq!(validator.is_valid(&file), expected, "by the schema: {file}");
         let (_, report) = support::check("a.yaml", file.to_string().into(), &Caps::default());
         assert_eq!(report.errors() == 0, expected, "by the reader: {file}: {report:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn schema_and_reader_agree_about_rule_tests() -> Outcome {
+    let schema = rule_tests_schema();
+    jsonschema::meta::validate(&schema).map_err(|error| error.to_string())?;
+    let validator = jsonschema::draft202012::new(&schema)?;
+    for (name, value, expected) in [
+        ("ask", json!([{ "a": 1 }, { "a": true, "b": "c" }]), true),
+        ("ask", json!({ "a": ["b"] }), false),
+        ("ask", json!("a"), false),
+        ("times", json!(1_000_000), true),
+        ("times", json!(1_000_001), false),
+        ("times", json!(0), false),
+        ("every", json!("0s"), true),
+        ("every", json!(5), false),
+        ("cost", json!(-5), true),
+        ("cost", json!("-1_000"), true),
+        ("cost", json!([0]), true),
+        ("cost", json!(1.5), false),
+        ("cost", json!(-4_294_967_296_i64), false),
+        ("limit", json!("10/1m"), true),
+        ("expect", json!("refused"), true),
+        ("expect", json!("denied"), false),
+        ("expect", json!({ "allowed": true, "rule": "none", "counted": [], "shadow_refused": "a" }), true),
+        ("expect", json!({ "retry_after": "none", "code": "cost_exceeds_limit", "reset": "1h30m" }), true),
+        ("expect", json!({ "retry_after": "soon" }), false),
+        ("expect", json!({ "remaining": -1 }), false),
+        ("start", json!("2026-01-01T00:00:00Z"), true),
+        ("start", json!("2026-01-01T01:30:00.5+01:30"), true),
+        ("start", json!("2026-01-01"), false),
+        ("start", json!("2026-01-01T00:00:00"), false),
+        ("rules", json!(["a.yaml", "b"]), true),
+        ("rules", json!({}), false),
+    ] {
+        let mut step = json!({ "ask": { "a": "b" }, "expect": "allowed" });
+        let mut file = json!({ "rules": "a.yaml" });
+        let place = if matches!(name, "start" | "rules") { &mut file } else { &mut step };
+        place[name] = value;
+        file["tests"] = json!([{ "name": "a test", "steps": [step, { "wait": "1s" }] }]);
+        assert_eq!(validator.is_valid(&file), expected, "by the schema: {file}");
+        let loaded = load_tests_text(Path::new("a.yaml"), file.to_string().into(), &Caps::default());
+        assert_eq!(loaded.report.errors() == 0, expected, "by the reader: {file}: {:?}", loaded.report);
     }
     Ok(())
 }

@@ -156,8 +156,8 @@ fn settings_come_from_where_they_are_said() {
 
 #[test]
 fn the_schemas_are_those_of_the_repository() {
-    for name in ["rules", "settings"] {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../schema/{name}.schema.json"));
+    for (name, file) in [("rules", "rules"), ("settings", "settings"), ("tests", "rule-tests")] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../schema/{file}.schema.json"));
         let answer = run(Path::new("."), &["config", "schema", name]);
         assert_eq!(answer.out, fs::read_to_string(path).expect("the schema"), "{name}");
     }

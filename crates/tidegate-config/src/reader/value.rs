@@ -61,6 +61,18 @@ impl<'a> Value<'a> {
         self.scalar(|text| scalars::whole(text, min, max))
     }
 
+    /// A [`Kind::Signed`].
+    pub fn signed(self) -> Option<Spanned<i64>> {
+        let Kind::Signed { min, max } = self.kind else { return self.mistake() };
+        self.scalar(|text| scalars::signed(text, min, max))
+    }
+
+    /// A [`Kind::Instant`].
+    pub fn instant(self) -> Option<Spanned<Micros>> {
+        let Kind::Instant = self.kind else { return self.mistake() };
+        self.scalar(times::instant)
+    }
+
     /// A [`Kind::Duration`].
     pub fn duration(self) -> Option<Spanned<Micros>> {
         let Kind::Duration { min, max } = self.kind else { return self.mistake() };
@@ -149,7 +161,9 @@ impl<'a> Value<'a> {
             Kind::Text => drop(self.text()),
             Kind::Flag => drop(self.flag()),
             Kind::Whole { .. } => drop(self.whole()),
+            Kind::Signed { .. } => drop(self.signed()),
             Kind::Duration { .. } => drop(self.duration()),
+            Kind::Instant => drop(self.instant()),
             Kind::Bytes { .. } => drop(self.bytes()),
             Kind::Percent => drop(self.percent()),
             Kind::Rate => drop(self.rate()),
@@ -315,7 +329,9 @@ pub(super) fn choose(kind: Kind, node: Node<'_>) -> Kind {
         match **kind {
             Kind::Flag => scalars::flag(text).is_ok(),
             Kind::Whole { min, max } => scalars::whole(text, min, max).is_ok(),
+            Kind::Signed { min, max } => scalars::signed(text, min, max).is_ok(),
             Kind::Duration { min, max } => times::duration(text, min, max).is_ok(),
+            Kind::Instant => times::instant(text).is_ok(),
             Kind::Bytes { min, max } => scalars::bytes(text, min, max).is_ok(),
             Kind::Percent => scalars::percent(text).is_ok(),
             Kind::Rate => times::rate(text).is_ok(),

@@ -73,7 +73,7 @@ fn verdict(errors: usize, warnings: usize, strict: bool) -> Exit {
 }
 
 /// Says what is wrong, on stderr: it is talk. Colours are taken out where that is no terminal.
-fn tell(report: &Report, sources: &Sources) {
+pub(super) fn tell(report: &Report, sources: &Sources) {
     if !report.is_empty() {
         anstream::eprintln!("{}", report.render(sources, Style::Coloured));
     }

@@ -3,7 +3,7 @@
 use std::io;
 
 use clap::{Args, ValueEnum};
-use tidegate_config::{rules_schema, settings_schema};
+use tidegate_config::{rule_tests_schema, rules_schema, settings_schema};
 
 use crate::cli::exit::Exit;
 use crate::cli::output;
@@ -26,6 +26,8 @@ enum Of {
     Rules,
     /// tidegate.yaml
     Settings,
+    /// Files of rule tests
+    Tests,
 }
 
 impl Schema {
@@ -33,6 +35,7 @@ impl Schema {
         output::write_json(&match self.of {
             Of::Rules => rules_schema(),
             Of::Settings => settings_schema(),
+            Of::Tests => rule_tests_schema(),
         })?;
         Ok(Exit::Yes)
     }
