@@ -82,7 +82,8 @@ pub static STEP: Place = Place {
 /// What has to come out.
 pub static EXPECT: Place = Place {
     name: "expect",
-    doc: "What has to come out; what is not named may be anything. Where several limits count, numbers are those of the limit that is told: \
+    doc: "What has to come out; what is not named may be anything. Where several limits count, numbers are those \
+          of the limit that is told: \
           the one that refuses with the longest wait, else the one with the least remaining.",
     fields: &[
         field("allowed", Kind::Flag, "May the request go on?"),
