@@ -211,8 +211,8 @@ codes! {
         bad: "from: 10.1.2.3/8\n", good: "from: 10.0.0.0/8\n",
     }
     BadInstant "bad-instant" Error "not a date and time" {
-        means: "A point in time is a date, a time of day and an offset from UTC, as in RFC 3339. Without the offset it could \
-                be any of a day's hours.",
+        means: "A point in time is a date, a time of day and an offset from UTC, as in RFC 3339. Without the offset it could be any of \
+                a day's hours.",
         fix: "Write it like that; `Z` is UTC.",
         bad: "start: 2026-01-01\n", good: "start: 2026-01-01T00:00:00Z\n",
     }
@@ -328,22 +328,21 @@ codes! {
         bad: "steps:\n  - ask: { api_key: alice }\n    wait: 60s\n", good: "steps:\n  - ask: { api_key: alice }\n  - wait: 60s\n",
     }
     NoTests "no-tests" Error "there is no test" {
-        means: "The file, or the folder, holds no test, or one that expects nothing. A run \
-                without tests proves nothing, so it is not taken for one that passed.",
+        means: "The file, or the folder, holds no test, or one that expects nothing. A run without tests proves nothing, so it is not \
+                taken for one that passed.",
         fix: "Check the path, or write a test: see [testing-rules.md](testing-rules.md).",
         bad: "rules: shop.yaml\ntests: []\n",
-        good: "rules: shop.yaml\ntests:\n  - name: a caller may call\n    steps:\n      \
-               - { ask: { api_key: alice }, expect: allowed }\n",
+        good: "rules: shop.yaml\ntests:\n  - name: a caller may call\n    steps:\n      - { ask: { api_key: alice }, expect: allowed }\n",
     }
     UnknownDomain "unknown-domain" Error "a domain without rules" {
-        means: "The rules that are tested do not have this domain. Requests to it are allowed whatever they say, \
-                so the test would prove nothing.",
+        means: "The rules that are tested do not have this domain. Requests to it are allowed whatever they say, so the test would \
+                prove nothing.",
         fix: "Check the spelling, and which files `rules` names.",
         bad: "", good: "",
     }
     TestFailed "test-failed" Error "a rule test failed" {
-        means: "The rules do not do what the test expects. The message says what came out and which limit is told; below it stand \
-                the time, the request, \
+        means: "The rules do not do what the test expects. The message says what came out and which limit is told; below it stand the \
+                time, the request, \
                 and what became of every limit that was found.",
         fix: "Change the rules, or what the test expects of them.",
         bad: "", good: "",

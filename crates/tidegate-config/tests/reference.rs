@@ -1,4 +1,5 @@
-//! Files as envoyproxy/ratelimit's users have them mean what they mean there. The cases are those of its own tests and documents, in our words.
+//! Files as envoyproxy/ratelimit's users have them mean what they mean there. The cases are those of its own tests and documents, in our
+//! words.
 
 use tidegate_config::{RuleFiles, Style, load_texts};
 use tidegate_core::{Book, Descriptor, Entry, Fate, Key, Matching, OwnLimit, Plan, Query, Role, Secret};
@@ -110,7 +111,8 @@ fn units_are_those_of_the_reference() {
 fn a_shared_threshold_is_one_counter_for_all_that_fits() {
     let rules = |share: bool| {
         let text = format!(
-            "domain: d\ndescriptors:\n- key: files\n  value: files/*\n  share_threshold: {share}\n  rate_limit: {{ unit: hour, requests_per_unit: 10 }}\n"
+            "domain: d\ndescriptors:\n- key: files\n  value: files/*\n  share_threshold: {share}\n  \
+             rate_limit: {{ unit: hour, requests_per_unit: 10 }}\n"
         );
         book(&text)
     };
@@ -121,7 +123,8 @@ fn a_shared_threshold_is_one_counter_for_all_that_fits() {
 
 #[test]
 fn quota_and_shadow_are_of_their_descriptor_alone() {
-    let text = "domain: d\ndescriptors:\n- key: svc\n  value: 1\n  quota_mode: true\n  rate_limit: { unit: minute, requests_per_unit: 1 }\n  \
+    let text = "domain: d\ndescriptors:\n- key: svc\n  value: 1\n  quota_mode: true\n  \
+                rate_limit: { unit: minute, requests_per_unit: 1 }\n  \
                 descriptors:\n  - { key: a, rate_limit: { unit: minute, requests_per_unit: 1 } }\n\
                 - key: svc\n  value: 2\n  shadow_mode: yes\n  rate_limit: { unit: minute, requests_per_unit: 2 }\n";
     let book = book(text);

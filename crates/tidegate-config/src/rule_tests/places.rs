@@ -82,8 +82,9 @@ pub static STEP: Place = Place {
 /// What has to come out.
 pub static EXPECT: Place = Place {
     name: "expect",
-    doc: "What has to come out; what is not named may be anything. Where several limits count, numbers are those of the limit \
-          that is told: the one that refuses with the longest wait, else the one with the least remaining.",
+    doc: "What has to come out; what is not named may be anything. Where several limits count, numbers are those \
+          of the limit that is told: \
+          the one that refuses with the longest wait, else the one with the least remaining.",
     fields: &[
         field("allowed", Kind::Flag, "May the request go on?"),
         field("code", Kind::Word(CODES), "Why it may not."),
