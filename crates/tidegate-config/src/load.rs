@@ -48,6 +48,8 @@ pub struct Loaded {
     pub report: Report,
     /// The files, to show it.
     pub sources: Sources,
+    /// What the files looked like when they were read.
+    pub(crate) fingerprint: Fingerprint,
 }
 
 impl Loaded {
@@ -64,7 +66,7 @@ pub fn load(files: &RuleFiles) -> Loaded {
         let before = fingerprint(&files.paths);
         let texts = read_files(files, &reader);
         if before == fingerprint(&files.paths) {
-            return load_all(texts, files, reader);
+            return Loaded { fingerprint: before, ..load_all(texts, files, reader) };
         }
     }
     let reader = Reader::new(&[]);
@@ -121,7 +123,7 @@ fn load_all(texts: impl IntoIterator<Item = Text>, files: &RuleFiles, reader: Re
         }
     }
     let domains = join(domains, files.merge_domains, &reader);
-    Loaded { domains, report: reader.finish(), sources }
+    Loaded { domains, report: reader.finish(), sources, fingerprint: Fingerprint::new() }
 }
 
 /// Domains of the same name become one, or are refused.
@@ -311,22 +313,26 @@ fn unreadable(path: &Path, error: &io::Error) -> Diagnostic {
     Diagnostic::nowhere(Code::UnreadableFile, format!("{path} cannot be read: {error}")).help(help)
 }
 
-/// What changes when files do: names, where they lead, sizes and times.
-fn fingerprint(paths: &[PathBuf]) -> Vec<(PathBuf, Option<PathBuf>, u64, Option<std::time::SystemTime>)> {
-    let mut found = Vec::new();
-    for path in paths {
-        if path.is_dir() {
-            let mut walk = Walk { found: &mut found, entered: HashSet::new(), full: false };
-            walk.enter(path, FOLDERS_MAX, &mut |_| {});
-        } else {
-            found.push(path.clone());
-        }
-    }
+/// What changes when files do: of each its name, where that leads, its size and its time.
+pub(crate) type Fingerprint = Vec<(PathBuf, Option<PathBuf>, u64, Option<std::time::SystemTime>)>;
+
+pub(crate) fn fingerprint(paths: &[PathBuf]) -> Fingerprint {
     let of = |path: PathBuf| {
         let metadata = fs::metadata(&path).ok();
         let leads_to = fs::canonicalize(&path).ok();
         let size = metadata.as_ref().map_or(0, Metadata::len);
         (path, leads_to, size, metadata.and_then(|metadata| metadata.modified().ok()))
     };
-    found.into_iter().map(of).collect()
+    paths.iter().flat_map(|path| rule_files(path)).map(of).collect()
+}
+
+/// The rule files of a path, without a word about what cannot be looked at.
+pub(crate) fn rule_files(path: &Path) -> Vec<PathBuf> {
+    if !path.is_dir() {
+        return vec![path.into()];
+    }
+    let mut found = Vec::new();
+    let mut walk = Walk { found: &mut found, entered: HashSet::new(), full: false };
+    walk.enter(path, FOLDERS_MAX, &mut |_| {});
+    found
 }
