@@ -66,9 +66,7 @@ pub use reader::{Map, Names, Reader, Spanned, Value, Values};
 pub use reference::reference;
 pub use render::Style;
 pub use report::{KEPT_MAX, Report};
-pub use rules::{
-    DEFAULTS, DESCRIPTOR, DOMAIN, Defaults, DomainText, EXEMPT, RATE_LIMIT, REPLACES, TIER, read,
-};
+pub use rules::{DEFAULTS, DESCRIPTOR, DOMAIN, Defaults, EXEMPT, RATE_LIMIT, REPLACES, TIER};
 pub use scalars::{Cidr, Percent};
 pub use schema::{rules_schema, schema, settings_schema};
 pub use settings::{

@@ -105,18 +105,20 @@ fn read_files(files: &RuleFiles, reader: &Reader) -> Vec<Text> {
 fn load_all(texts: impl IntoIterator<Item = Text>, files: &RuleFiles, reader: Reader) -> Loaded {
     let mut sources = Sources::new();
     let mut domains: Vec<DomainText> = Vec::new();
+    let mut heads = files.merge_domains.then(HashMap::new);
     for (name, bytes) in texts {
         let source = bytes.and_then(|bytes| sources.add(name.clone(), bytes));
         match source.and_then(|source| yaml::parse(source, &sources, &files.caps)) {
             Ok(tree) => {
                 let name = Arc::from(name);
-                let checked = rules::read(&reader, &sources, &tree, &name, files.defaults, false);
+                let checked = rules::read(&reader, &sources, &tree, &name, files.defaults, &mut heads, false);
                 if reader.errors() > 0 {
                     domains.extend(checked);
                 } else {
                     // All has been said.
                     let silent = Reader::new(&[]);
-                    domains.extend(rules::read(&silent, &sources, &tree, &name, files.defaults, true));
+                    let kept = rules::read(&silent, &sources, &tree, &name, files.defaults, &mut heads, true);
+                    domains.extend(kept);
                 }
             }
             Err(trouble) => reader.say(trouble),

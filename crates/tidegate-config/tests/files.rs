@@ -7,6 +7,7 @@ use std::path::Path;
 
 use tempfile::TempDir;
 use tidegate_config::{Caps, Code, Given, Loaded, RuleFiles, load, resolve};
+use tidegate_core::{Algorithm, Book, Secret};
 
 fn folder() -> TempDir {
     tempfile::tempdir().expect("a folder")
@@ -85,4 +86,27 @@ fn files_that_are_too_much_together_are_told_so() {
         loaded.report.diagnostics().iter().map(|trouble| trouble.message.as_str()).collect();
     assert_eq!(codes(&loaded), [Code::TooLarge]);
     assert!(told[0].contains("e.yaml") && told[0].contains("4 times 1024 bytes"), "{told:?}");
+}
+
+/// What the first document of a domain says holds for the rules of all of them.
+#[test]
+fn a_domain_in_several_documents_is_one_domain() {
+    let folder = folder();
+    let head = "shadow_mode: true\ndefaults: { algorithm: fixed_window }\n";
+    for (name, head) in [("a", head), ("b", "")] {
+        let limit = format!("{{ limit: 5/1s, name: {name}, replaces: [{{ name: c }}] }}");
+        let text = format!("domain: d\n{head}descriptors: [{{ key: {name}, rate_limit: {limit} }}]\n");
+        fs::write(folder.path().join(format!("{name}.yaml")), text).expect("written");
+    }
+    let rest = "domain: d\ndescriptors: [{ key: c, rate_limit: { limit: 5/1s, name: c } }]\n";
+    fs::write(folder.path().join("c.yaml"), rest).expect("written");
+    let files = RuleFiles { paths: vec![folder.path().into()], merge_domains: true, ..RuleFiles::default() };
+    let loaded = load(&files);
+    assert_eq!((codes(&loaded).as_slice(), loaded.domains.len()), (&[][..], 1));
+    let book = Book::new(loaded.domains, Secret::new([0; 16]));
+    assert_eq!(book.rules().len(), 3);
+    for rule in book.rules() {
+        let algorithm = rule.said.limit.as_ref().map(|limit| limit.algorithm());
+        assert_eq!((rule.said.shadow, algorithm), (true, Some(Algorithm::FixedWindow)), "{}", rule.id);
+    }
 }
