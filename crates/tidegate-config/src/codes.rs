@@ -73,8 +73,15 @@ macro_rules! codes {
 
 codes! {
     UnreadableFile "unreadable-file" Error "the file cannot be read" {
-        means: "The file or folder does not exist, or this process may not read it.",
+        means: "The file or folder does not exist, this process may not read it, or it is not a file but a pipe or a device, which might \
+                never end.",
         fix: "Check the path and the permissions. In a container, check that the volume is mounted.",
+        bad: "", good: "",
+    }
+    TooManyFiles "too-many-files" Error "more files than are looked at" {
+        means: "Below the folder of rules are more files or more levels of folders than are looked at. Those beyond would silently not \
+                count, so none do. A path that leads to the wrong folder looks like this.",
+        fix: "Check the path, or put the rules together into fewer files.",
         bad: "", good: "",
     }
     EmptyFile "empty-file" Error "the file says nothing" {

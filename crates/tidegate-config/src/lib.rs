@@ -71,9 +71,7 @@ pub use rule_tests::{
     AskStep, EXPECT, Expect, LoadedTests, RULE_TESTS, RuleTest, RuleTests, STEP, Step, TEST, load_tests,
     load_tests_text,
 };
-pub use rules::{
-    DEFAULTS, DESCRIPTOR, DOMAIN, Defaults, DomainText, EXEMPT, RATE_LIMIT, REPLACES, TIER, read,
-};
+pub use rules::{DEFAULTS, DESCRIPTOR, DOMAIN, Defaults, EXEMPT, RATE_LIMIT, REPLACES, TIER};
 pub use scalars::{Cidr, Percent};
 pub use schema::{rule_tests_schema, rules_schema, schema, settings_schema};
 pub use settings::{

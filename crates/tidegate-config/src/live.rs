@@ -10,7 +10,7 @@ use signal_hook::consts::SIGHUP;
 use signal_hook::iterator::{Handle, Signals};
 use tidegate_core::{Book, Secret};
 
-use crate::load::{Loaded, RuleFiles, load};
+use crate::load::{Fingerprint, Loaded, RuleFiles, fingerprint, load};
 use crate::watch::Watch;
 
 /// Rules that can be loaded again.
@@ -19,8 +19,8 @@ pub struct LiveRules {
     files: RuleFiles,
     secret: Secret,
     book: ArcSwap<Book>,
-    /// One load at a time, so that an older one cannot end last.
-    loading: Mutex<()>,
+    /// One load at a time, so that an older one cannot end last. What the files looked like then.
+    loading: Mutex<Fingerprint>,
     loads: AtomicU64,
     failures: AtomicU64,
 }
@@ -37,7 +37,7 @@ impl LiveRules {
             files,
             secret,
             book: ArcSwap::from_pointee(book),
-            loading: Mutex::new(()),
+            loading: Mutex::new(std::mem::take(&mut loaded.fingerprint)),
             loads: AtomicU64::new(1),
             failures: AtomicU64::new(0),
         };
@@ -53,8 +53,9 @@ impl LiveRules {
     /// Loads the rules again and, if there is no error in them, puts them in force. Counters are found by the rules' ids, so they go on
     /// where those stay the same.
     pub fn reload(&self) -> Loaded {
-        let _one = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
         let mut loaded = load(&self.files);
+        *last = std::mem::take(&mut loaded.fingerprint);
         if loaded.is_valid() {
             self.book.store(Arc::new(Book::new(std::mem::take(&mut loaded.domains), self.secret)));
             self.loads.fetch_add(1, Ordering::Relaxed);
@@ -76,10 +77,17 @@ impl LiveRules {
         mut told: impl FnMut(&Self, &Loaded) + Send + 'static,
     ) -> std::io::Result<Following> {
         let live = self.clone();
-        Following::start(self.files.paths.clone(), move || {
+        let following = Following::start(self.files.paths.clone(), move || {
             let loaded = live.reload();
             told(&live, &loaded);
-        })
+        })?;
+        // Nobody told of what changed between the last load and the watch.
+        let last = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        if *last != fingerprint(&self.files.paths) {
+            following.nudge();
+        }
+        drop(last);
+        Ok(following)
     }
 }
 

@@ -16,7 +16,7 @@ use crate::rules::{self, DOMAIN, Defaults, DomainText};
 use crate::source::Sources;
 use crate::yaml::{self, Caps};
 
-/// How many files there may be, and how many levels of folders: enough for people, and an end for loops of links.
+/// How many files there may be, and how many levels of folders: enough for people, and an end for a wrong path.
 const FILES_MAX: usize = 10_000;
 const FOLDERS_MAX: usize = 16;
 /// What the names of rule files end in.
@@ -48,6 +48,8 @@ pub struct Loaded {
     pub report: Report,
     /// The files, to show it.
     pub sources: Sources,
+    /// What the files looked like when they were read.
+    pub(crate) fingerprint: Fingerprint,
 }
 
 impl Loaded {
@@ -65,7 +67,7 @@ pub fn load(files: &RuleFiles) -> Loaded {
         let texts = read_files(&files.paths, &files.caps, &reader, no_rule_files);
         if before == fingerprint(&files.paths) {
             let texts = texts.into_iter().map(|(path, bytes)| (path.display().to_string(), bytes));
-            return load_all(texts, files, reader);
+            return Loaded { fingerprint: before, ..load_all(texts, files, reader) };
         }
     }
     let reader = Reader::new(&[]);
@@ -97,7 +99,10 @@ pub(crate) fn read_files(
     let mut left = caps.bytes.saturating_mul(FULL_FILES_MAX);
     let mut texts = Vec::new();
     for path in find(paths, reader, empty) {
-        let bytes = read_file(&path, caps.bytes.min(left));
+        let bytes = read_file(&path, caps.bytes.min(left)).map_err(|trouble| match trouble.code {
+            Code::TooLarge if left < caps.bytes => too_much(&path, caps.bytes),
+            _ => trouble,
+        });
         left -= bytes.as_ref().map_or(0, Vec::len);
         texts.push((path, bytes));
     }
@@ -112,25 +117,27 @@ fn no_rule_files(folder: &Path) -> Diagnostic {
 fn load_all(texts: impl IntoIterator<Item = (String, Bytes)>, files: &RuleFiles, reader: Reader) -> Loaded {
     let mut sources = Sources::new();
     let mut domains: Vec<DomainText> = Vec::new();
+    let mut heads = files.merge_domains.then(HashMap::new);
     for (name, bytes) in texts {
         let source = bytes.and_then(|bytes| sources.add(name.clone(), bytes));
         match source.and_then(|source| yaml::parse(source, &sources, &files.caps)) {
             Ok(tree) => {
                 let name = Arc::from(name);
-                let checked = rules::read(&reader, &sources, &tree, &name, files.defaults, false);
+                let checked = rules::read(&reader, &sources, &tree, &name, files.defaults, &mut heads, false);
                 if reader.errors() > 0 {
                     domains.extend(checked);
                 } else {
                     // All has been said.
                     let silent = Reader::new(&[]);
-                    domains.extend(rules::read(&silent, &sources, &tree, &name, files.defaults, true));
+                    let kept = rules::read(&silent, &sources, &tree, &name, files.defaults, &mut heads, true);
+                    domains.extend(kept);
                 }
             }
             Err(trouble) => reader.say(trouble),
         }
     }
     let domains = join(domains, files.merge_domains, &reader);
-    Loaded { domains, report: reader.finish(), sources }
+    Loaded { domains, report: reader.finish(), sources, fingerprint: Fingerprint::new() }
 }
 
 /// Domains of the same name become one, or are refused.
@@ -199,9 +206,13 @@ fn find(paths: &[PathBuf], reader: &Reader, empty: impl Fn(&Path) -> Diagnostic)
     for path in paths {
         let before = found.len();
         match fs::metadata(path) {
-            Ok(metadata) if metadata.is_dir() => walk(path, FOLDERS_MAX, &mut found, &mut |path, error| {
-                reader.say(unreadable(path, error));
-            }),
+            Ok(metadata) if metadata.is_dir() => {
+                let mut walk = Walk { found: &mut found, entered: HashSet::new(), full: false };
+                walk.enter(path, FOLDERS_MAX, &mut |trouble| reader.say(trouble));
+                if walk.full {
+                    reader.say(too_many(path, &format!("more than {FILES_MAX} rule files")));
+                }
+            }
             Ok(_) => found.push(path.clone()),
             Err(error) => {
                 reader.say(unreadable(path, &error));
@@ -215,29 +226,48 @@ fn find(paths: &[PathBuf], reader: &Reader, empty: impl Fn(&Path) -> Diagnostic)
     found
 }
 
-fn walk(folder: &Path, levels: usize, found: &mut Vec<PathBuf>, trouble: &mut impl FnMut(&Path, &io::Error)) {
-    let entries = fs::read_dir(folder)
-        .and_then(|entries| entries.map(|entry| entry.map(|entry| entry.path())).collect());
-    let mut paths: Vec<PathBuf> = match entries {
-        Ok(paths) => paths,
-        Err(error) => return trouble(folder, &error),
-    };
-    paths.sort();
-    for path in paths {
-        let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-        let is_rules = || {
-            path.extension().is_some_and(|end| EXTENSIONS.iter().any(|known| end.eq_ignore_ascii_case(known)))
+/// Looks for rule files below a folder.
+struct Walk<'w> {
+    found: &'w mut Vec<PathBuf>,
+    /// Where folders really are. Each is looked into once, by whichever name comes first: links may lead in circles.
+    entered: HashSet<PathBuf>,
+    /// Were there more files than may be?
+    full: bool,
+}
+
+impl Walk<'_> {
+    fn enter(&mut self, folder: &Path, levels: usize, trouble: &mut impl FnMut(Diagnostic)) {
+        let listed = fs::canonicalize(folder).and_then(|real| {
+            if !self.entered.insert(real) {
+                return Ok(Vec::new());
+            }
+            fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path())).collect()
+        });
+        let mut paths: Vec<PathBuf> = match listed {
+            Ok(paths) => paths,
+            Err(error) => return trouble(unreadable(folder, &error)),
         };
-        if hidden || found.len() >= FILES_MAX {
-            continue;
-        }
-        match fs::metadata(&path) {
-            Ok(metadata) if metadata.is_dir() && levels > 0 => walk(&path, levels - 1, found, trouble),
-            Ok(metadata) if metadata.is_dir() => {}
-            Ok(_) if is_rules() => found.push(path),
-            Ok(_) => {}
-            Err(error) if is_rules() => trouble(&path, &error),
-            Err(_) => {}
+        paths.sort();
+        for path in paths {
+            let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+            let is_rules = || {
+                path.extension()
+                    .is_some_and(|end| EXTENSIONS.iter().any(|known| end.eq_ignore_ascii_case(known)))
+            };
+            if hidden || self.full {
+                continue;
+            }
+            match fs::metadata(&path) {
+                Ok(metadata) if metadata.is_dir() && levels > 0 => self.enter(&path, levels - 1, trouble),
+                Ok(metadata) if metadata.is_dir() => {
+                    trouble(too_many(&path, &format!("more than {FOLDERS_MAX} folders in each other")));
+                }
+                Ok(_) if is_rules() && self.found.len() >= FILES_MAX => self.full = true,
+                Ok(_) if is_rules() => self.found.push(path),
+                Ok(_) => {}
+                Err(error) if is_rules() => trouble(unreadable(&path, &error)),
+                Err(_) => {}
+            }
         }
     }
 }
@@ -245,6 +275,14 @@ fn walk(folder: &Path, levels: usize, found: &mut Vec<PathBuf>, trouble: &mut im
 /// The bytes of a file; not one more than allowed is read.
 pub(crate) fn read_file(path: &Path, max: usize) -> Result<Vec<u8>, Diagnostic> {
     let mut bytes = Vec::new();
+    let metadata = fs::metadata(path).map_err(|error| unreadable(path, &error))?;
+    if !metadata.is_file() {
+        // To open a pipe is to wait for whoever writes to it.
+        let message = format!("{} is not a file but {}", path.display(), kind(&metadata));
+        return Err(
+            Diagnostic::nowhere(Code::UnreadableFile, message).help("name a file, or a folder of files")
+        );
+    }
     let file = File::open(path).map_err(|error| unreadable(path, &error))?;
     file.take(max as u64 + 1).read_to_end(&mut bytes).map_err(|error| unreadable(path, &error))?;
     if bytes.len() > max {
@@ -253,6 +291,24 @@ pub(crate) fn read_file(path: &Path, max: usize) -> Result<Vec<u8>, Diagnostic> 
             .help("split the file, or raise `rules.file_bytes_max`"));
     }
     Ok(bytes)
+}
+
+fn kind(metadata: &Metadata) -> &'static str {
+    if metadata.is_dir() { "a folder" } else { "a pipe, a socket or a device" }
+}
+
+fn too_much(path: &Path, file_max: usize) -> Diagnostic {
+    let message = format!(
+        "with {} the rule files have more than {FULL_FILES_MAX} times {file_max} bytes",
+        path.display()
+    );
+    Diagnostic::nowhere(Code::TooLarge, message)
+        .help("check that the folder holds rules only, or raise `rules.file_bytes_max`, which bounds all together too")
+}
+
+fn too_many(path: &Path, what: &str) -> Diagnostic {
+    Diagnostic::nowhere(Code::TooManyFiles, format!("{}: {what}", path.display()))
+        .help("check that the path is the folder of rules; put rules together into fewer files")
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> Diagnostic {
@@ -265,21 +321,26 @@ fn unreadable(path: &Path, error: &io::Error) -> Diagnostic {
     Diagnostic::nowhere(Code::UnreadableFile, format!("{path} cannot be read: {error}")).help(help)
 }
 
-/// What changes when files do: names, where they lead, sizes and times.
-fn fingerprint(paths: &[PathBuf]) -> Vec<(PathBuf, Option<PathBuf>, u64, Option<std::time::SystemTime>)> {
-    let mut found = Vec::new();
-    for path in paths {
-        if path.is_dir() {
-            walk(path, FOLDERS_MAX, &mut found, &mut |_, _| {});
-        } else {
-            found.push(path.clone());
-        }
-    }
+/// What changes when files do: of each its name, where that leads, its size and its time.
+pub(crate) type Fingerprint = Vec<(PathBuf, Option<PathBuf>, u64, Option<std::time::SystemTime>)>;
+
+pub(crate) fn fingerprint(paths: &[PathBuf]) -> Fingerprint {
     let of = |path: PathBuf| {
         let metadata = fs::metadata(&path).ok();
         let leads_to = fs::canonicalize(&path).ok();
         let size = metadata.as_ref().map_or(0, Metadata::len);
         (path, leads_to, size, metadata.and_then(|metadata| metadata.modified().ok()))
     };
-    found.into_iter().map(of).collect()
+    paths.iter().flat_map(|path| rule_files(path)).map(of).collect()
+}
+
+/// The rule files of a path, without a word about what cannot be looked at.
+pub(crate) fn rule_files(path: &Path) -> Vec<PathBuf> {
+    if !path.is_dir() {
+        return vec![path.into()];
+    }
+    let mut found = Vec::new();
+    let mut walk = Walk { found: &mut found, entered: HashSet::new(), full: false };
+    walk.enter(path, FOLDERS_MAX, &mut |_| {});
+    found
 }

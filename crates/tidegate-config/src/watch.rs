@@ -1,16 +1,21 @@
 //! Says when something below a path may have changed: edits, atomic renames, and the symbolic links that Kubernetes swaps.
 //!
-//! Folders are watched, not files: an editor that writes a new file and renames it leaves a watch on the old one behind. After every change
-//! the watches are made anew, because what a path leads to may be another folder now.
+//! Folders are watched, not files: an editor that writes a new file and renames it leaves a watch on the old one behind. In the folders
+//! around, only the names count that lead to the rules: a log beside them that grows with every load would be a change for ever. After every
+//! change the watches are made anew, because what a path leads to may be another folder now.
 
-use std::path::{Path, PathBuf};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Component, Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use notify::event::{AccessKind, AccessMode};
-use notify::{Config, EventKind, PollWatcher, RecommendedWatcher, RecursiveMode, Watcher};
+use notify::{Config, Event, EventKind, PollWatcher, RecommendedWatcher, RecursiveMode, Watcher};
 use tidegate_clock::Stopwatch;
+
+use crate::load::rule_files;
 
 /// A change is told once nothing has happened for so long: a copy of ten files is one change.
 const QUIET: Duration = Duration::from_millis(50);
@@ -18,6 +23,9 @@ const QUIET: Duration = Duration::from_millis(50);
 const PATIENCE: Duration = Duration::from_millis(500);
 /// How often files are looked at where the system cannot tell of changes.
 const POLL: Duration = Duration::from_millis(400);
+
+/// How many links a path may lead through; the system follows as many.
+const LINKS_MAX: usize = 40;
 
 /// Watches until it is dropped.
 #[derive(Debug)]
@@ -81,10 +89,11 @@ fn wait(changes: &Receiver<Message>) -> bool {
 }
 
 fn watch(paths: &[PathBuf], messages: &Sender<Message>) -> Option<Box<dyn Watcher + Send>> {
+    let spots = Spots::of(paths);
     let handler = || {
-        let messages = messages.clone();
-        move |event: notify::Result<notify::Event>| {
-            if event.map_or(true, |event| is_change(event.kind)) {
+        let (messages, spots) = (messages.clone(), spots.clone());
+        move |event: notify::Result<Event>| {
+            if event.map_or(true, |event| is_change(event.kind) && spots.hold(&event)) {
                 let _ = messages.send(Message::Changed);
             }
         }
@@ -92,31 +101,87 @@ fn watch(paths: &[PathBuf], messages: &Sender<Message>) -> Option<Box<dyn Watche
     let config = Config::default().with_follow_symlinks(true);
     let watcher: notify::Result<Box<dyn Watcher + Send>> = RecommendedWatcher::new(handler(), config)
         .map(|watcher| Box::new(watcher) as _)
-        .and_then(|watcher| all(watcher, paths));
+        .and_then(|watcher| spots.watch(watcher));
     // The system may have run out of watches, or never had any.
     let polled = || {
         PollWatcher::new(handler(), config.with_poll_interval(POLL))
             .map(|watcher| Box::new(watcher) as _)
-            .and_then(|watcher| all(watcher, paths))
+            .and_then(|watcher| spots.watch(watcher))
     };
     watcher.or_else(|_| polled()).ok()
 }
 
-fn all(mut watcher: Box<dyn Watcher + Send>, paths: &[PathBuf]) -> notify::Result<Box<dyn Watcher + Send>> {
-    for path in paths {
-        if path.is_dir() {
-            watcher.watch(path, RecursiveMode::Recursive)?;
-        }
-        // The folder around it, where the path itself is swapped or made.
-        let around = path.ancestors().skip(1).map(named).find(|folder| folder.is_dir());
-        watcher.watch(around.unwrap_or(Path::new("/")), RecursiveMode::NonRecursive)?;
-    }
-    Ok(watcher)
+/// Where changes count. All paths are real, without links: the system tells of a folder by one name only.
+#[derive(Clone, Debug, Default)]
+struct Spots {
+    /// Folders of which everything counts.
+    folders: BTreeSet<PathBuf>,
+    /// Names that count in their folders: links on the way to rules, files, and what is not there yet.
+    names: BTreeSet<PathBuf>,
 }
 
-/// The folder around `rules` is called nothing, and is here.
-fn named(folder: &Path) -> &Path {
-    if folder.as_os_str().is_empty() { Path::new(".") } else { folder }
+impl Spots {
+    fn of(paths: &[PathBuf]) -> Self {
+        let mut spots = Self::default();
+        for path in paths {
+            spots.trace(path);
+            let Ok(real) = fs::canonicalize(path) else { continue };
+            // A file that a link in the folder leads to may be anywhere.
+            for file in rule_files(&real) {
+                if !fs::canonicalize(&file).is_ok_and(|file| file.starts_with(&real)) {
+                    spots.trace(&file);
+                }
+            }
+            if real.is_dir() {
+                spots.folders.insert(real);
+            }
+        }
+        spots
+    }
+
+    /// Follows a path as the system does, and takes down each link and what is at the end.
+    fn trace(&mut self, path: &Path) {
+        let mut next = std::path::absolute(path).ok();
+        for _ in 0..LINKS_MAX {
+            let Some(path) = next.take() else { return };
+            let (mut real, mut parts) = (PathBuf::new(), path.components());
+            while let Some(part) = parts.next() {
+                if part == Component::ParentDir {
+                    real.pop();
+                    continue;
+                }
+                let folder = real.clone();
+                real.push(part);
+                if let Ok(leads_to) = fs::read_link(&real) {
+                    self.names.insert(real.clone());
+                    next = Some(folder.join(leads_to).join(parts.as_path()));
+                    break;
+                }
+                if !real.exists() {
+                    break;
+                }
+            }
+            self.names.insert(real);
+        }
+    }
+
+    fn watch(&self, mut watcher: Box<dyn Watcher + Send>) -> notify::Result<Box<dyn Watcher + Send>> {
+        let around: BTreeSet<&Path> = self.names.iter().filter_map(|name| name.parent()).collect();
+        for folder in around.into_iter().filter(|folder| !self.folders.contains(*folder)) {
+            watcher.watch(folder, RecursiveMode::NonRecursive)?;
+        }
+        for folder in &self.folders {
+            watcher.watch(folder, RecursiveMode::Recursive)?;
+        }
+        Ok(watcher)
+    }
+
+    fn hold(&self, event: &Event) -> bool {
+        let within = |path: &Path| self.folders.iter().any(|folder| path.starts_with(folder));
+        let on_the_way = |path: &Path| self.names.iter().any(|name| name.starts_with(path));
+        // Without a path, something was missed.
+        event.paths.is_empty() || event.paths.iter().any(|path| within(path) || on_the_way(path))
+    }
 }
 
 /// Reading is no change: whoever loads would be told of it for ever.

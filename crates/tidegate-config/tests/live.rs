@@ -86,6 +86,23 @@ fn a_change_is_in_force_soon_and_counters_go_on() {
 }
 
 #[test]
+fn what_changed_before_anybody_watched_is_loaded() {
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = tempfile::tempdir().expect("a folder");
+    write(folder.path(), 1);
+    let files = RuleFiles { paths: vec![folder.path().into()], ..RuleFiles::default() };
+    let (live, _) = LiveRules::start(files, Secret::new([1; 16])).expect("rules");
+    write(folder.path(), 20);
+    let (sender, reloads) = channel();
+    let following = live.follow(move |_, loaded| {
+        let _ = sender.send(loaded.report.errors()); // A test may be over.
+    });
+    let node = Node { folder, live, reloads, following: following.expect("a watch") };
+    assert!(node.settles(20), "{:?}", node.amounts());
+    assert!(node.folder.path().exists());
+}
+
+#[test]
 fn a_bad_file_changes_nothing_until_it_is_mended() {
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let node = node();

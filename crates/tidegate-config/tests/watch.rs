@@ -134,3 +134,66 @@ fn a_nudge_is_a_change_and_the_end_is_the_end() {
     fs::create_dir(folder.path().join("rules")).expect("a folder");
     assert!(changes.recv_timeout(NEVER).is_err(), "nobody watches any more");
 }
+
+/// What is beside the rules may be the log that is written on every load.
+#[test]
+fn what_is_beside_the_rules_is_no_change() {
+    let watched = watched("rules", |folder| fs::create_dir(folder.join("rules")).expect("a folder"));
+    fs::write(watched.path("node.log"), "1").expect("written");
+    fs::create_dir(watched.path("data")).expect("a folder");
+    assert!(watched.quiet(), "a log and a folder");
+    fs::write(watched.path("rules/a.yaml"), "1").expect("written");
+    assert!(watched.told(), "a rule file");
+}
+
+#[test]
+fn a_link_above_the_path_is_followed() {
+    let watched = watched("current/rules", |folder| {
+        for name in ["one", "two"] {
+            fs::create_dir_all(folder.join(name).join("rules")).expect("folders");
+        }
+        symlink("one", folder.join("current")).expect("a link");
+    });
+    symlink("two", watched.path("next")).expect("a link");
+    fs::rename(watched.path("next"), watched.path("current")).expect("swapped");
+    assert!(watched.told(), "the swap");
+    while watched.changes.recv_timeout(NEVER).is_ok() {}
+    fs::write(watched.path("two/rules/a.yaml"), "1").expect("written");
+    assert!(watched.told(), "a file in the new folder");
+}
+
+#[test]
+fn a_file_that_a_link_leads_to_is_watched_where_it_is() {
+    let watched = watched("rules", |folder| {
+        for name in ["rules", "shared", "elsewhere"] {
+            fs::create_dir(folder.join(name)).expect("a folder");
+        }
+        fs::write(folder.join("elsewhere/a.yaml"), "1").expect("a file");
+        symlink("../elsewhere/a.yaml", folder.join("shared/a.yaml")).expect("a link");
+        symlink("../shared/a.yaml", folder.join("rules/a.yaml")).expect("a link");
+    });
+    fs::write(watched.path("elsewhere/a.yaml"), "2").expect("written");
+    assert!(watched.told(), "an edit");
+    while watched.changes.recv_timeout(NEVER).is_ok() {}
+    fs::write(watched.path("elsewhere/b.yaml"), "1").expect("written");
+    symlink("../elsewhere/b.yaml", watched.path("shared/next")).expect("a link");
+    fs::rename(watched.path("shared/next"), watched.path("shared/a.yaml")).expect("swapped");
+    assert!(watched.told(), "a link on the way");
+}
+
+/// A ConfigMap of which one file is named.
+#[test]
+fn a_single_file_behind_links_is_followed() {
+    let watched = watched("rules/a.yaml", |folder| {
+        let rules = folder.join("rules");
+        for name in ["..1", "..2"] {
+            fs::create_dir_all(rules.join(name)).expect("folders");
+            fs::write(rules.join(name).join("a.yaml"), name).expect("a file");
+        }
+        symlink("..1", rules.join("..data")).expect("a link");
+        symlink("..data/a.yaml", rules.join("a.yaml")).expect("a link");
+    });
+    symlink("..2", watched.path("rules/..data_tmp")).expect("a link");
+    fs::rename(watched.path("rules/..data_tmp"), watched.path("rules/..data")).expect("swapped");
+    assert!(watched.told(), "the swap");
+}

@@ -31,14 +31,14 @@ impl<'a> Remembered<'a> {
         }
     }
 
-    /// Says what is odd about the whole.
-    pub(super) fn lint(&self, reader: &Reader, trust_tier: Option<Span>) {
+    /// Says what is odd about the whole. `all_names` says whether all names of the domain are known.
+    pub(super) fn lint(&self, reader: &Reader, trust_tier: Option<Span>, all_names: bool) {
         let pairs: HashSet<(&str, &str)> =
             self.replaced.iter().filter_map(|(who, whom)| Some(((*who)?, whom.value))).collect();
         for (who, Spanned { value: whom, span: at }) in
             self.replaced.iter().filter(|(_, whom)| !whom.value.is_empty())
         {
-            if !self.names.contains(whom) {
+            if all_names && !self.names.contains(whom) {
                 reader.say(
                     Diagnostic::new(
                         Code::ReplacesNobody,

@@ -6,6 +6,7 @@ mod places; // what may stand where
 mod tree; // descriptors
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use tidegate_core::{DomainDraft, Matching};
@@ -21,7 +22,7 @@ pub use places::{DEFAULTS, DESCRIPTOR, DOMAIN, EXEMPT, RATE_LIMIT, REPLACES, TIE
 
 /// A domain that was read, and where its name stands.
 #[derive(Debug)]
-pub struct DomainText {
+pub(crate) struct DomainText {
     /// What it says.
     pub draft: DomainDraft,
     /// Where its name stands.
@@ -30,14 +31,25 @@ pub struct DomainText {
     pub settings: Option<Span>,
 }
 
+/// What holds for all documents of a domain, wherever they stand.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Head {
+    defaults: Defaults,
+    shadow: bool,
+}
+
+/// What the first document of each domain said, where a domain may have several.
+pub(crate) type Heads = Option<HashMap<Box<str>, Head>>;
+
 /// Reads all domains of a file. What is wrong is told to the reader. Descriptors are kept only if asked for: those of a large file take
 /// several times its size, and nobody needs those of a bad one.
-pub fn read<'a>(
+pub(crate) fn read<'a>(
     reader: &'a Reader,
     sources: &'a Sources,
     tree: &'a Tree,
     file: &Arc<str>,
     defaults: Defaults,
+    heads: &mut Heads,
     keep: bool,
 ) -> Vec<DomainText> {
     let said = |node: &Node<'_>| node.kind() != NodeKind::Null;
@@ -49,7 +61,8 @@ pub fn read<'a>(
                 .help("write the rules, or remove the file"),
         );
     }
-    documents.into_iter().filter_map(|node| domain(reader, sources, node, file, defaults, keep)).collect()
+    let read = |node| domain(reader, sources, node, file, defaults, heads, keep);
+    documents.into_iter().filter_map(read).collect()
 }
 
 fn domain<'a>(
@@ -58,6 +71,7 @@ fn domain<'a>(
     node: Node<'a>,
     file: &Arc<str>,
     defaults: Defaults,
+    heads: &mut Heads,
     keep: bool,
 ) -> Option<DomainText> {
     let map = reader.map(node, &DOMAIN)?;
@@ -72,12 +86,17 @@ fn domain<'a>(
     let at = name.map_or(map.span(), |name| name.span);
     let flag = |name| map.flag(name).is_some_and(|flag| flag.value);
     let defaults = map.map("defaults").map_or(defaults, |map| Defaults::of(|name| map.get(name), defaults));
+    let own = Head { defaults, shadow: flag("shadow_mode") };
+    let Head { defaults, shadow } = match (heads.as_mut(), name) {
+        (Some(heads), Some(name)) => *heads.entry(name.value.into()).or_insert(own),
+        _ => own,
+    };
     let trees = tree::Trees {
         reader,
         sources,
         file: file.clone(),
         defaults,
-        shadow: flag("shadow_mode"),
+        shadow,
         keep,
         remembered: RefCell::default(),
     };
@@ -94,7 +113,8 @@ fn domain<'a>(
         descriptors: trees.descriptors(map.list("descriptors"), true, 1),
     };
     let trust_tier = map.flag("trust_tier").filter(|flag| flag.value).map(|flag| flag.span);
-    trees.remembered.borrow().lint(reader, trust_tier);
+    // Other documents may have the names.
+    trees.remembered.borrow().lint(reader, trust_tier, heads.is_none());
     let settings = map.given().find(|field| !matches!(field.name, "domain" | "descriptors"));
     Some(DomainText { draft, at, settings: settings.and_then(|field| map.key(field.name)) })
 }
