@@ -27,10 +27,10 @@ pub struct LiveRules {
 
 impl LiveRules {
     /// Loads the rules for the first time. Without any that are valid there is nothing to be live; what is wrong comes back.
-    pub fn start(files: RuleFiles, secret: Secret) -> Result<(Arc<Self>, Loaded), Loaded> {
+    pub fn start(files: RuleFiles, secret: Secret) -> Result<(Arc<Self>, Loaded), Box<Loaded>> {
         let mut loaded = load(&files);
         if !loaded.is_valid() {
-            return Err(loaded);
+            return Err(Box::new(loaded));
         }
         let book = Book::new(std::mem::take(&mut loaded.domains), secret);
         let live = Self {

@@ -35,9 +35,11 @@ pub fn decide<'b>(book: &'b Book, counters: &Memory, query: &Query<'_>, now: Mic
 }
 
 impl Decision<'_> {
-    /// The take that speaks for the whole request.
+    /// The take that speaks for the whole request. One of a quota that refused does not, where another let the request pass: nobody who is
+    /// admitted is told to wait.
     pub fn told(&self) -> Option<usize> {
-        self.told_of(0..self.answers.len())
+        let speaks = |take: &usize| !self.admitted || self.answers[*take].verdict.admitted();
+        self.told_of((0..self.answers.len()).filter(speaks))
     }
 
     /// The take that speaks for a descriptor, if anything was counted for it.
@@ -53,5 +55,41 @@ impl Decision<'_> {
         let roles = answered.clone().map(|take| (self.plan.takes()[take].role, &self.answers[take].verdict));
         let at = told(roles)?;
         answered.clone().nth(at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_core::{
+        Descriptor, DescriptorDraft, DomainDraft, Entry, Limit, LimitError, RuleDraft, Secret,
+    };
+    use tidegate_counters::MemorySize;
+
+    use super::*;
+
+    #[test]
+    fn who_is_admitted_is_not_told_to_wait() -> Result<(), LimitError> {
+        let node = |key: &str, amount| -> Result<DescriptorDraft, LimitError> {
+            let limit = Some(Limit::fixed_window(amount, Micros::from_secs(60))?);
+            let rule = RuleDraft { limit, quota: true, ..RuleDraft::default() };
+            Ok(DescriptorDraft { key: key.into(), limits: vec![rule], ..DescriptorDraft::default() })
+        };
+        let descriptors = vec![node("small", 1)?, node("large", 5)?];
+        let domain = DomainDraft { name: "d".into(), descriptors, ..DomainDraft::default() };
+        let book = Book::new([domain], Secret::new([1; 16]));
+        let now = Micros::from_secs(1_800_000_000);
+        let counters = Memory::new(MemorySize::of_bytes(1 << 20), now).expect("memory");
+        let entries = [Entry { key: "small", value: "a" }, Entry { key: "large", value: "a" }];
+        let descriptors = [0..1, 1..2].map(|entries| Descriptor { entries, cost: 1, limit: None });
+        let query = Query { domain: "d", entries: &entries, descriptors: &descriptors };
+        decide(&book, &counters, &query, now);
+        let second = decide(&book, &counters, &query, now);
+        assert!(second.admitted);
+        assert_eq!(
+            (second.told(), second.told_for(0)),
+            (Some(1), Some(0)),
+            "each descriptor is told its own"
+        );
+        Ok(())
     }
 }
