@@ -264,6 +264,12 @@ codes! {
         fix: "Check the indentation.",
         bad: "", good: "",
     }
+    TooManyLimits "too-many-limits" Error "too many limits on one descriptor" {
+        means: "A request that finds a descriptor asks every limit of it, so their number is bounded, and that of its tiers. The bounds are \
+                far above what people write; this is usually a generator that made limits of what should be descriptors.",
+        fix: "Make descriptors of them, told apart by their `value`.",
+        bad: "", good: "",
+    }
     SaidTwice "said-twice" Error "the same thing in two spellings" {
         means: "A limit is `limit`, or `requests_per_unit` and `unit`; a descriptor has `rate_limit` or `rate_limits`. Not both.",
         fix: "Keep one.",

@@ -12,7 +12,7 @@ use crate::codes::Code;
 use crate::diagnostic::{Diagnostic, quoted};
 use crate::reader::Reader;
 use crate::report::Report;
-use crate::rules::{self, DOMAIN, Defaults, DomainText};
+use crate::rules::{self, Common, DOMAIN, Defaults, DomainText};
 use crate::source::Sources;
 use crate::yaml::{self, Caps};
 
@@ -117,19 +117,21 @@ fn no_rule_files(folder: &Path) -> Diagnostic {
 fn load_all(texts: impl IntoIterator<Item = (String, Bytes)>, files: &RuleFiles, reader: Reader) -> Loaded {
     let mut sources = Sources::new();
     let mut domains: Vec<DomainText> = Vec::new();
-    let mut heads = files.merge_domains.then(HashMap::new);
+    let mut common = Common::new(files.merge_domains);
     for (name, bytes) in texts {
         let source = bytes.and_then(|bytes| sources.add(name.clone(), bytes));
         match source.and_then(|source| yaml::parse(source, &sources, &files.caps)) {
             Ok(tree) => {
                 let name = Arc::from(name);
-                let checked = rules::read(&reader, &sources, &tree, &name, files.defaults, &mut heads, false);
+                let checked =
+                    rules::read(&reader, &sources, &tree, &name, files.defaults, &mut common, false);
                 if reader.errors() > 0 {
                     domains.extend(checked);
                 } else {
                     // All has been said.
                     let silent = Reader::new(&[]);
-                    let kept = rules::read(&silent, &sources, &tree, &name, files.defaults, &mut heads, true);
+                    let kept =
+                        rules::read(&silent, &sources, &tree, &name, files.defaults, &mut common, true);
                     domains.extend(kept);
                 }
             }

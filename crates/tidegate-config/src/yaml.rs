@@ -106,12 +106,15 @@ struct Builder {
     first_anchor: usize,
     merges: Vec<u32>,
     expanded: u64,
+    /// Bytes of texts, as aliases make them.
+    expanded_bytes: u64,
 }
 
 struct Open {
     token: u32,
     /// What the file stood for when it was opened.
     expanded_before: u64,
+    bytes_before: u64,
     /// How many levels are below it so far.
     height: usize,
     /// How many children it has so far; in a map, even ones are keys.
@@ -126,7 +129,17 @@ struct Anchor {
     token: u32,
     span: Span,
     /// Nothing while it is open: an alias in there would never end.
-    closed: Option<(u64, usize)>,
+    closed: Option<Weight>,
+}
+
+/// What a node stands for.
+#[derive(Clone, Copy)]
+struct Weight {
+    nodes: u64,
+    /// Levels of lists and maps.
+    height: usize,
+    /// Of texts. A text of a megabyte is one node, and a thousand aliases of it are a gigabyte to whoever takes them over.
+    bytes: u64,
 }
 
 impl Builder {
@@ -142,6 +155,7 @@ impl Builder {
             first_anchor: 1,
             merges: Vec::new(),
             expanded: 0,
+            expanded_bytes: 0,
         }
     }
 
@@ -195,11 +209,12 @@ impl Builder {
             self.unescaped_ends.push(self.unescaped.len() as u32);
             (Shape::Unescaped, self.unescaped_ends.len() as u32 - 1)
         };
-        self.node(span, 1, 0)?;
+        let weight = Weight { nodes: 1, height: 0, bytes: value.len() as u64 };
+        self.node(span, weight)?;
         if plain && written == "<<" {
             self.mark_merge();
         }
-        self.anchor(anchor, span, Some((1, 0)))?;
+        self.anchor(anchor, span, Some(weight))?;
         self.push(shape, span, payload, plain);
         Ok(())
     }
@@ -215,12 +230,20 @@ impl Builder {
     }
 
     fn start(&mut self, shape: Shape, anchor: usize, span: Span) -> Result<(), Diagnostic> {
-        let expanded_before = self.expanded;
-        self.node(span, 1, 1)?;
+        let (expanded_before, bytes_before) = (self.expanded, self.expanded_bytes);
+        self.node(span, Weight { nodes: 1, height: 1, bytes: 0 })?;
         self.anchor(anchor, span, None)?;
         let token = self.tokens.len();
         self.push(shape, span, 0, false);
-        self.open.push(Open { token, expanded_before, height: 0, children: 0, anchor, end: span.end });
+        self.open.push(Open {
+            token,
+            expanded_before,
+            bytes_before,
+            height: 0,
+            children: 0,
+            anchor,
+            end: span.end,
+        });
         Ok(())
     }
 
@@ -234,8 +257,11 @@ impl Builder {
         let end = token.end;
         let height = open.height + 1;
         if open.anchor >= self.first_anchor {
-            self.anchors[open.anchor - self.first_anchor].closed =
-                Some((self.expanded - open.expanded_before, height));
+            self.anchors[open.anchor - self.first_anchor].closed = Some(Weight {
+                nodes: self.expanded - open.expanded_before,
+                height,
+                bytes: self.expanded_bytes - open.bytes_before,
+            });
         }
         if let Some(parent) = self.open.last_mut() {
             parent.height = parent.height.max(height);
@@ -249,7 +275,7 @@ impl Builder {
             return Err(errors::unknown_anchor(span));
         };
         let (token, defined) = (known.token, known.span);
-        let Some((expanded, height)) = known.closed else {
+        let Some(weight) = known.closed else {
             return Err(Diagnostic::new(
                 Code::UnknownAnchor,
                 span,
@@ -258,7 +284,7 @@ impl Builder {
             .label("would contain itself")
             .note(defined, "the anchor is here"));
         };
-        self.node(span, expanded, height).map_err(|trouble| match trouble.code {
+        self.node(span, weight).map_err(|trouble| match trouble.code {
             Code::AliasBomb => trouble.note(defined, "one of the aliases stands for this"),
             _ => trouble,
         })?;
@@ -266,10 +292,14 @@ impl Builder {
         Ok(())
     }
 
-    /// Counts one more node, which stands for so many and has so many levels in it.
-    fn node(&mut self, span: Span, expanded: u64, height: usize) -> Result<(), Diagnostic> {
+    /// Counts one more node, with all that it stands for.
+    fn node(&mut self, span: Span, weight: Weight) -> Result<(), Diagnostic> {
         let Caps { nodes, depth, .. } = self.caps;
-        self.expanded += expanded;
+        let height = weight.height;
+        // An escape may stand for more bytes than it has, but not for twice as many.
+        let bytes = self.caps.bytes as u64 * 2;
+        self.expanded += weight.nodes;
+        self.expanded_bytes += weight.bytes;
         if u64::from(self.tokens.len()) >= nodes {
             return Err(Diagnostic::new(
                 Code::TooManyNodes,
@@ -281,6 +311,10 @@ impl Builder {
         }
         if self.expanded > nodes {
             let message = format!("with its aliases, the file stands for more than {nodes} values");
+            return Err(Diagnostic::new(Code::AliasBomb, span, message).label("the bound is reached here"));
+        }
+        if self.expanded_bytes > bytes {
+            let message = format!("with its aliases, the file stands for more than {bytes} bytes of text");
             return Err(Diagnostic::new(Code::AliasBomb, span, message).label("the bound is reached here"));
         }
         if self.open.len() + height > depth {
@@ -295,7 +329,7 @@ impl Builder {
         Ok(())
     }
 
-    fn anchor(&mut self, anchor: usize, span: Span, closed: Option<(u64, usize)>) -> Result<(), Diagnostic> {
+    fn anchor(&mut self, anchor: usize, span: Span, closed: Option<Weight>) -> Result<(), Diagnostic> {
         if anchor == 0 {
             return Ok(());
         }

@@ -131,6 +131,12 @@ fn an_alias_bomb_costs_nothing() {
         format!("a0: &a0 {{b: c}}\n{}", levels.collect::<String>()).into_bytes()
     };
     assert_eq!(refused("merge bomb", merges), [Code::AliasBomb]);
+    // A thousand times a text of a megabyte.
+    let texts = || {
+        let text = "x".repeat(1_000_000);
+        format!("domain: &a {text}\nlabels: &b [*a, *a]\nx-c: [{}]\n", "*b, ".repeat(500)).into_bytes()
+    };
+    assert_eq!(refused("texts", texts), [Code::AliasBomb]);
     // As much as is allowed, all of it merged.
     let wide = || {
         let keys: String = (0..10_000).map(|index| format!("k{index}: v, ")).collect();
@@ -202,4 +208,39 @@ fn bad_rules_are_refused_soon_however_many_there_are() {
         );
         assert!(codes.contains(code), "{name}: {codes:?}");
     }
+}
+
+fn rules(bytes: Vec<u8>) -> (Sources, Report) {
+    let loaded = load_texts([("rules.yaml".into(), bytes)], &RuleFiles::default());
+    (loaded.sources, loaded.report)
+}
+
+/// Every rule is known by all that is above it.
+#[test]
+fn long_names_at_the_top_do_not_multiply() {
+    let rules_below = |at: &str| {
+        let rule = |at: usize| format!("{{ key: k{at}, rate_limit: {{ limit: 5/1s }} }}, ");
+        format!("{at}[{}]\n", (0..10_000).map(rule).collect::<String>())
+    };
+    let long = "x".repeat(100_000);
+    let of_a_domain = || rules_below(&format!("domain: {long}\ndescriptors: ")).into_bytes();
+    assert_eq!(refused_by("a long domain", of_a_domain, rules), [Code::TooLarge]);
+    let of_a_key = || {
+        let above = format!("domain: d\ndescriptors:\n  - key: k\n    value: {long}\n    descriptors: ");
+        rules_below(&above).into_bytes()
+    };
+    assert_eq!(refused_by("a long value", of_a_key, rules), [Code::TooLarge]);
+}
+
+#[test]
+fn many_limits_of_one_descriptor_are_not_even_read() {
+    let limits = |before: &str, name: fn(usize) -> String| {
+        let limits: String =
+            (0..100_000).map(|at| format!("      {}{{ limit: 5/1s }}\n", name(at))).collect();
+        format!("domain: d\ndescriptors:\n  - key: k\n{before}{limits}").into_bytes()
+    };
+    let list = || limits("    rate_limits:\n", |_| "- ".into());
+    assert!(refused_by("limits", list, rules).contains(&Code::TooManyLimits));
+    let tiers = || limits("    tiers:\n", |at| format!("t{at}: "));
+    assert_eq!(refused_by("tiers", tiers, rules), [Code::TooManyLimits]);
 }

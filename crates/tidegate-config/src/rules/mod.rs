@@ -5,7 +5,7 @@ mod lint; // what is allowed and hardly meant
 mod places; // what may stand where
 mod tree; // descriptors
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -16,6 +16,7 @@ use crate::diagnostic::Diagnostic;
 use crate::reader::Reader;
 use crate::source::{Sources, Span};
 use crate::yaml::{Node, NodeKind, Tree};
+use tree::Above;
 
 pub use limit::Defaults;
 pub use places::{DEFAULTS, DESCRIPTOR, DOMAIN, EXEMPT, RATE_LIMIT, REPLACES, TIER};
@@ -38,8 +39,22 @@ pub(crate) struct Head {
     shadow: bool,
 }
 
-/// What the first document of each domain said, where a domain may have several.
-pub(crate) type Heads = Option<HashMap<Box<str>, Head>>;
+/// What the documents of one load have in common.
+#[derive(Debug)]
+pub(crate) struct Common {
+    /// What the first document of each domain said, where a domain may have several.
+    heads: Option<HashMap<Box<str>, Head>>,
+    /// Bytes of the paths of all descriptors so far. Each is kept with what is above it: a thousand below a key of a megabyte are a
+    /// gigabyte.
+    path_bytes: Cell<u64>,
+}
+
+impl Common {
+    /// Of documents of which several may be about one domain, or not.
+    pub(crate) fn new(merge: bool) -> Self {
+        Self { heads: merge.then(HashMap::new), path_bytes: Cell::default() }
+    }
+}
 
 /// Reads all domains of a file. What is wrong is told to the reader. Descriptors are kept only if asked for: those of a large file take
 /// several times its size, and nobody needs those of a bad one.
@@ -49,7 +64,7 @@ pub(crate) fn read<'a>(
     tree: &'a Tree,
     file: &Arc<str>,
     defaults: Defaults,
-    heads: &mut Heads,
+    common: &mut Common,
     keep: bool,
 ) -> Vec<DomainText> {
     let said = |node: &Node<'_>| node.kind() != NodeKind::Null;
@@ -61,7 +76,7 @@ pub(crate) fn read<'a>(
                 .help("write the rules, or remove the file"),
         );
     }
-    let read = |node| domain(reader, sources, node, file, defaults, heads, keep);
+    let read = |node| domain(reader, sources, node, file, defaults, common, keep);
     documents.into_iter().filter_map(read).collect()
 }
 
@@ -71,7 +86,7 @@ fn domain<'a>(
     node: Node<'a>,
     file: &Arc<str>,
     defaults: Defaults,
-    heads: &mut Heads,
+    common: &mut Common,
     keep: bool,
 ) -> Option<DomainText> {
     let map = reader.map(node, &DOMAIN)?;
@@ -87,7 +102,7 @@ fn domain<'a>(
     let flag = |name| map.flag(name).is_some_and(|flag| flag.value);
     let defaults = map.map("defaults").map_or(defaults, |map| Defaults::of(|name| map.get(name), defaults));
     let own = Head { defaults, shadow: flag("shadow_mode") };
-    let Head { defaults, shadow } = match (heads.as_mut(), name) {
+    let Head { defaults, shadow } = match (common.heads.as_mut(), name) {
         (Some(heads), Some(name)) => *heads.entry(name.value.into()).or_insert(own),
         _ => own,
     };
@@ -98,6 +113,7 @@ fn domain<'a>(
         defaults,
         shadow,
         keep,
+        path_bytes: &common.path_bytes,
         remembered: RefCell::default(),
     };
     let quota_key = map.text("quota_key").map_or("api_key", |key| key.value);
@@ -110,11 +126,12 @@ fn domain<'a>(
         disabled: flag("disabled"),
         exempt: tree::exempt(&map),
         algorithm: defaults.algorithm,
-        descriptors: trees.descriptors(map.list("descriptors"), true, 1),
+        descriptors: trees
+            .descriptors(map.list("descriptors"), &Above::top(name.map_or("", |name| name.value))),
     };
     let trust_tier = map.flag("trust_tier").filter(|flag| flag.value).map(|flag| flag.span);
     // Other documents may have the names.
-    trees.remembered.borrow().lint(reader, trust_tier, heads.is_none());
+    trees.remembered.borrow().lint(reader, trust_tier, common.heads.is_none());
     let settings = map.given().find(|field| !matches!(field.name, "domain" | "descriptors"));
     Some(DomainText { draft, at, settings: settings.and_then(|field| map.key(field.name)) })
 }

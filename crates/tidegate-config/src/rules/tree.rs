@@ -1,6 +1,6 @@
 //! The tree of a domain: descriptors, their limits and tiers.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
@@ -19,6 +19,13 @@ use crate::source::{Sources, Span};
 /// Longer names make headers that nobody reads.
 const NAME_CHARS_MAX: usize = 100;
 
+/// How many limits a descriptor, or a tier of it, may have: a request that finds it has to ask them all. And how many tiers.
+const LIMITS_MAX: usize = 100;
+const TIERS_MAX: usize = 1_000;
+
+/// How much the paths of all descriptors may have together: some ten times what a large set of rules has.
+const PATH_BYTES_MAX: u64 = 256 << 20;
+
 /// What is the same for all descriptors of a domain.
 pub(super) struct Trees<'a> {
     pub(super) reader: &'a Reader,
@@ -28,7 +35,25 @@ pub(super) struct Trees<'a> {
     pub(super) shadow: bool,
     /// Are the drafts wanted, or only what is wrong?
     pub(super) keep: bool,
+    pub(super) path_bytes: &'a Cell<u64>,
     pub(super) remembered: RefCell<Remembered<'a>>,
+}
+
+/// What is above a list of siblings.
+pub(super) struct Above {
+    /// Are all values fixed?
+    fixed: bool,
+    /// How many levels.
+    levels: usize,
+    /// Bytes of the path.
+    bytes: usize,
+}
+
+impl Above {
+    /// Nothing but the domain.
+    pub(super) fn top(domain: &str) -> Self {
+        Self { fixed: true, levels: 0, bytes: domain.len() }
+    }
 }
 
 /// What siblings are told apart by.
@@ -48,13 +73,9 @@ struct Flags {
 }
 
 impl<'a> Trees<'a> {
-    /// Reads a list of siblings. `fixed` says whether all values above them are; `level` counts from 1.
-    pub(super) fn descriptors(
-        &self,
-        list: Option<Values<'a>>,
-        fixed: bool,
-        level: usize,
-    ) -> Vec<DescriptorDraft> {
+    /// Reads a list of siblings.
+    pub(super) fn descriptors(&self, list: Option<Values<'a>>, above: &Above) -> Vec<DescriptorDraft> {
+        let level = above.levels + 1;
         let mut list = list.into_iter().flatten().peekable();
         if let (true, Some(first)) = (level > DEPTH_MAX, list.peek()) {
             self.reader.say(
@@ -83,7 +104,7 @@ impl<'a> Trees<'a> {
             if named.value.is_none_or(|value| value.contains('*')) {
                 wild.push((named, at));
             }
-            let draft = self.descriptor(&map, named, fixed, level);
+            let draft = self.descriptor(&map, named, above);
             if self.keep {
                 drafts.push(draft);
             }
@@ -119,10 +140,10 @@ impl<'a> Trees<'a> {
         });
     }
 
-    fn descriptor(&self, map: &Map<'a>, named: Named<'a>, fixed: bool, level: usize) -> DescriptorDraft {
+    fn descriptor(&self, map: &Map<'a>, named: Named<'a>, above: &Above) -> DescriptorDraft {
         let Named { key, value } = named;
         let wild = key.contains('*') || value.is_some_and(|value| value.contains('*'));
-        let fixed = fixed && !wild && value.is_some();
+        let fixed = above.fixed && !wild && value.is_some();
         let flag = |name| map.flag(name).is_some_and(|flag| flag.value);
         let flags = Flags {
             shadow: flag("shadow_mode") || self.shadow,
@@ -145,6 +166,9 @@ impl<'a> Trees<'a> {
         let texts = self.limit_texts(map);
         let limits = self.limits(&texts, &flags);
         let tiers = self.tiers(map, &texts, &flags);
+        let bytes = above.bytes + key.len() + value.map_or(0, str::len);
+        let rules = limits.len() + tiers.iter().map(|(_, limits)| limits.len()).sum::<usize>();
+        self.spend(bytes.saturating_mul(rules + 1) as u64, map.span());
         let always = map.flag("always").filter(|always| always.value);
         if let Some(always) = always {
             self.check_always(map, always.span, fixed, texts.is_empty());
@@ -158,7 +182,25 @@ impl<'a> Trees<'a> {
             exempt: exempt(map),
             limits,
             tiers,
-            descriptors: self.descriptors(map.list("descriptors"), fixed, level + 1),
+            descriptors: self
+                .descriptors(map.list("descriptors"), &Above { fixed, levels: above.levels + 1, bytes }),
+        }
+    }
+
+    /// Counts the bytes of a path, once for each rule on it.
+    fn spend(&self, bytes: u64, at: Span) {
+        let before = self.path_bytes.get();
+        if self.keep || before > PATH_BYTES_MAX {
+            return; // Counted, or told.
+        }
+        self.path_bytes.set(before.saturating_add(bytes));
+        if self.path_bytes.get() > PATH_BYTES_MAX {
+            let message = format!("the paths of all rules up to here have more than {PATH_BYTES_MAX} bytes");
+            self.reader.say(
+                Diagnostic::new(Code::TooLarge, at, message)
+                    .label("the bound is reached here")
+                    .help("shorten the keys and values at the top: each rule is known by its whole path"),
+            );
         }
     }
 
@@ -173,8 +215,24 @@ impl<'a> Trees<'a> {
                     .help("put all into `rate_limits`"),
             );
         }
-        let all = map.get("rate_limit").into_iter().chain(several.into_iter().flatten());
-        all.filter_map(|value| LimitText::read(self.reader, value)).collect()
+        self.all_limit_texts(map.get("rate_limit").into_iter().chain(several.into_iter().flatten()))
+    }
+
+    fn all_limit_texts(&self, mut values: impl Iterator<Item = Value<'a>>) -> Vec<LimitText<'a>> {
+        let read = |value| LimitText::read(self.reader, value);
+        let texts = values.by_ref().take(LIMITS_MAX).filter_map(read).collect();
+        if let Some(more) = values.next() {
+            self.too_many(more.span(), &format!("more than {LIMITS_MAX} limits on one descriptor"));
+        }
+        texts
+    }
+
+    fn too_many(&self, at: Span, message: &str) {
+        self.reader.say(
+            Diagnostic::new(Code::TooManyLimits, at, message)
+                .label("the bound is reached here")
+                .help("give callers of their own a descriptor of their own, e.g. by `value`"),
+        );
     }
 
     fn limits(&self, texts: &[LimitText<'a>], flags: &Flags) -> Vec<RuleDraft> {
@@ -224,6 +282,10 @@ impl<'a> Trees<'a> {
     fn tiers(&self, map: &Map<'a>, base: &[LimitText<'a>], flags: &Flags) -> Vec<(String, Vec<RuleDraft>)> {
         let mut tiers = Vec::new();
         for (name, value) in map.names("tiers").into_iter().flatten() {
+            if tiers.len() == TIERS_MAX {
+                self.too_many(name.span, &format!("more than {TIERS_MAX} tiers on one descriptor"));
+                break;
+            }
             if name.value.is_empty() {
                 self.reader.say(
                     Diagnostic::new(Code::EmptyText, name.span, "a tier without a name")
@@ -232,10 +294,7 @@ impl<'a> Trees<'a> {
                 );
             }
             let texts = match (value.kind(), base) {
-                (Kind::List(_), _) => {
-                    let list = value.list().into_iter().flatten();
-                    list.filter_map(|value| LimitText::read(self.reader, value)).collect()
-                }
+                (Kind::List(_), _) => self.all_limit_texts(value.list().into_iter().flatten()),
                 (_, [_, _, ..]) => {
                     self.reader.say(
                         Diagnostic::new(
