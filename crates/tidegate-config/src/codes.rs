@@ -265,8 +265,8 @@ codes! {
         bad: "", good: "",
     }
     TooManyLimits "too-many-limits" Error "too many limits on one descriptor" {
-        means: "A request that finds a descriptor asks every limit of it, so their number is bounded, and that of its tiers. The bounds are \
-                far above what people write; this is usually a generator that made limits of what should be descriptors.",
+        means: "A request that finds a descriptor asks every limit of it, so their number is bounded, and that of its tiers. The bounds \
+                are far above what people write; this is usually a generator that made limits of what should be descriptors.",
         fix: "Make descriptors of them, told apart by their `value`.",
         bad: "", good: "",
     }
