@@ -75,6 +75,13 @@ pub fn quoted(text: &str) -> String {
     shown
 }
 
+/// All of a text on one line, with nothing in it that a terminal obeys.
+pub fn visible(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    text.chars().for_each(|letter| push_escaped(&mut shown, letter));
+    shown
+}
+
 /// One character, or its escape if a terminal would obey it or hide it.
 pub(crate) fn push_escaped(out: &mut String, letter: char) {
     match letter {

@@ -56,7 +56,7 @@ mod reference; // the tables as Markdown
 mod schema; // the tables as JSON Schema
 
 pub use codes::{Code, Page, Severity, document};
-pub use diagnostic::{Diagnostic, quoted};
+pub use diagnostic::{Diagnostic, quoted, visible};
 pub use fields::{Field, Kind, Origin, Place, Status, Word, reachable};
 pub use json::json;
 pub use live::{Following, LiveRules};
