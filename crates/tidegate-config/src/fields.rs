@@ -134,6 +134,11 @@ impl Place {
     pub fn field(&self, name: &str) -> Option<(usize, &'static Field)> {
         self.fields.iter().enumerate().find(|(_, field)| field.is_called(name))
     }
+
+    /// The first field that has an example.
+    pub fn example(&self) -> Option<&'static Field> {
+        self.fields.iter().find(|field| !field.example.is_empty())
+    }
 }
 
 impl Field {

@@ -81,6 +81,11 @@ impl Reader {
         self.report.borrow().errors()
     }
 
+    /// How often an error was met so far; the same one, by way of an alias, again and again.
+    pub(crate) fn errors_met(&self) -> usize {
+        self.report.borrow().errors_met()
+    }
+
     /// All that was found.
     pub fn finish(self) -> Report {
         self.report.into_inner()
@@ -93,7 +98,7 @@ impl Reader {
 
     /// A node that has to be of a kind. The name is for messages.
     pub fn value<'a>(&'a self, name: &'a str, node: Node<'a>, kind: Kind) -> Value<'a> {
-        Value { reader: self, name, node, kind: choose(kind, node) }
+        Value { reader: self, name, node, kind: choose(kind, node), item: false }
     }
 
     /// Looks at everything below a node, for what the tables alone can tell.

@@ -17,6 +17,8 @@ pub struct Report {
 struct Kept {
     diagnostics: Vec<Diagnostic>,
     count: usize,
+    /// Those included that were found before.
+    met: usize,
 }
 
 impl Report {
@@ -36,6 +38,7 @@ impl Report {
             Severity::Error => &mut self.errors,
             Severity::Warning => &mut self.warnings,
         };
+        kept.met += 1;
         if kept.diagnostics.len() < KEPT_MAX {
             let diagnostic = make();
             // What an alias stands for is read wherever the alias stands, and is wrong only once.
@@ -51,6 +54,7 @@ impl Report {
     pub fn append(&mut self, other: Self) {
         for (mine, theirs) in [(&mut self.errors, other.errors), (&mut self.warnings, other.warnings)] {
             mine.count += theirs.count;
+            mine.met += theirs.met;
             let room = KEPT_MAX.saturating_sub(mine.diagnostics.len());
             mine.diagnostics.extend(theirs.diagnostics.into_iter().take(room));
         }
@@ -59,6 +63,11 @@ impl Report {
     /// How many errors, those not kept included.
     pub fn errors(&self) -> usize {
         self.errors.count
+    }
+
+    /// How often an error was found, each time an alias led to it included.
+    pub(crate) fn errors_met(&self) -> usize {
+        self.errors.met
     }
 
     /// How many warnings, those not kept included.

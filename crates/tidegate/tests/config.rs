@@ -198,6 +198,52 @@ fn diff_says_what_starts_afresh() {
     assert_eq!((same.code, same.out.as_str()), (0, "the same\n"));
 }
 
+/// Whatever changes a decision is a difference; the second word says what becomes of the counters.
+#[test]
+fn diff_misses_nothing_that_matters() {
+    const LIMIT: &str = "rate_limit: { limit: 5/1m }";
+    let rule = |text: &str| format!("domain: d\ndescriptors: [{{ {text} }}]\n");
+    let limit =
+        |text: &str| rule(&format!("key: k, rate_limit: {{ limit: 5, algorithm: concurrency{text} }}"));
+    let base = rule(&format!("key: k, value: 'v', {LIMIT}"));
+    let wild = rule(&format!("key: k, value: 'v*', {LIMIT}"));
+    for (old, new, kind) in [
+        (&wild, rule(&format!("key: k, value: 'v*', share_threshold: true, {LIMIT}")), "fresh"),
+        (&wild, rule(&format!("key: k, value: 'v*', value_to_metric: true, {LIMIT}")), "changed"),
+        (&base, rule(&format!("key: k, value: v, always: true, {LIMIT}")), "changed"),
+        (&base, rule(&format!("key: k, value: v, detailed_metric: true, {LIMIT}")), "changed"),
+        (&base, rule(&format!("key: k, value: v, metadata: {{ a: b }}, {LIMIT}")), "changed"),
+        (&base, rule(&format!("key: k, value: v, exempt: {{ callers: [a] }}, {LIMIT}")), "added"),
+        (&base, rule(&format!("key: k, value: v, {LIMIT} }}, {{ key: k, value: vip")), "added"),
+        (&base, format!("quota_key: A\n{base}"), "changed"),
+        (&base, format!("defaults: {{ algorithm: sliding_window }}\n{base}"), "changed"),
+        (&limit(""), limit(", lease_id: r"), "changed"),
+        (&limit(""), limit(", reservation_id: r"), "changed"),
+        (&limit(""), limit(", replicate: 1"), "changed"),
+        (&limit(""), limit(", local_share: 5%"), "changed"),
+    ] {
+        let files = folder(&[("old.yaml", old.as_str()), ("new.yaml", &new)]);
+        let answer = run(files.path(), &["config", "diff", "old.yaml", "new.yaml", "--output", "json"]);
+        let json = answer.json();
+        assert_eq!((answer.code, json[0]["change"].as_str()), (3, Some(kind)), "{new}{}", answer.out);
+    }
+    let upper = format!("quota_key: a\n{base}");
+    let files = folder(&[("old.yaml", upper.as_str()), ("new.yaml", &upper.replace(": a\n", ": A\n"))]);
+    assert_eq!(run(files.path(), &["config", "diff", "old.yaml", "new.yaml"]).code, 3);
+}
+
+#[test]
+fn names_of_any_length_and_bytes_are_shown_on_one_line() {
+    let text = format!(
+        "domain: \"a\\x1b[31m\\n{}\"\ndescriptors: [{{ key: k, rate_limit: {{ limit: 5/1m }} }}]\n",
+        "x".repeat(70_000)
+    );
+    let files = folder(&[("a.yaml", &text)]);
+    let answer = run(files.path(), &["config", "show", "a.yaml"]);
+    assert_eq!((answer.code, answer.out.lines().count()), (0, 2), "{}", answer.err);
+    assert!(answer.out.contains("a\\u{1b}[31m\\nxxx"), "{}", &answer.out[answer.out.len() - 400..]);
+}
+
 /// A process that is ended with the test.
 struct Watching {
     child: Child,

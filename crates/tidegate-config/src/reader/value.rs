@@ -20,6 +20,8 @@ pub struct Value<'a> {
     pub(super) name: &'a str,
     pub(super) node: Node<'a>,
     pub(super) kind: Kind,
+    /// Is it one of several of this name?
+    pub(super) item: bool,
 }
 
 impl<'a> Value<'a> {
@@ -211,13 +213,19 @@ impl<'a> Value<'a> {
                 Kind::Map(place) if place.name == self.name => "a map".into(),
                 kind => kind.describe(),
             };
-            let message = format!("{} has to be {kind}", quoted(self.name));
+            let each = if self.item { "each of " } else { "" };
+            let message = format!("{each}{} has to be {kind}", quoted(self.name));
             let trouble = Diagnostic::new(Code::WrongType, self.node.span(), message)
                 .label(format!("is {}", found(self.node)));
             match (self.kind, self.node.kind()) {
                 (Kind::List(_), NodeKind::Scalar | NodeKind::Map) => {
                     trouble.help("begin each item with `- `")
                 }
+                (Kind::Map(place), NodeKind::Scalar) => match place.example() {
+                    Some(field) => trouble
+                        .help(format!("write keys and values, e.g. `{}: {}`", field.name, field.example)),
+                    None => trouble,
+                },
                 (Kind::Map(_), NodeKind::List) => trouble.help("remove the dash (`- `) before its keys"),
                 _ => trouble,
             }
@@ -268,7 +276,7 @@ impl<'a> Iterator for Values<'a> {
             Nodes::One(node) => node.take(),
             Nodes::Many(items) => items.next(),
         };
-        node.map(|node| self.reader.value(self.name, node, self.kind))
+        node.map(|node| Value { item: true, ..self.reader.value(self.name, node, self.kind) })
     }
 }
 

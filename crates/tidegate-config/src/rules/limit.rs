@@ -87,7 +87,7 @@ struct WindowText {
 impl<'a> LimitText<'a> {
     /// Reads a `rate_limit` or, with fewer fields, a tier; none if it is no map.
     pub(crate) fn read(reader: &Reader, value: Value<'a>) -> Option<Self> {
-        let errors = reader.errors();
+        let errors = reader.errors_met();
         let map = &value.map()?;
         let whole = |name| map.whole(name);
         let named = |name| map.place().field(name).is_some();
@@ -145,7 +145,7 @@ impl<'a> LimitText<'a> {
                 lease_id: optional("lease_id"),
                 reservation_id: optional("reservation_id"),
             };
-        Some(Self { broken: reader.errors() > errors, ..text })
+        Some(Self { broken: reader.errors_met() > errors, ..text })
     }
 
     /// The limit of a tier: what it says, and for the rest what the limit of everybody else does.
@@ -181,6 +181,11 @@ impl<'a> LimitText<'a> {
             lease_id: base.lease_id.filter(|_| keep(true)),
             reservation_id: base.reservation_id,
         }
+    }
+
+    /// The keys of entries that have ids in them.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = Spanned<&'a str>> {
+        self.lease_id.into_iter().chain(self.reservation_id)
     }
 
     /// The rule, if all of it makes sense; what does not is told.
@@ -384,6 +389,23 @@ impl<'a> LimitText<'a> {
             reader.say(
                 Diagnostic::new(Code::UnlimitedLimit, window.span, "`unlimited` stands without a limit")
                     .label("a limit")
+                    .note(unlimited, "unlimited")
+                    .help("remove one of them"),
+            );
+            return None;
+        }
+        let fields = [
+            (self.burst.map(|it| it.span), "burst"),
+            (self.sub_windows.map(|it| it.span), "sub_windows"),
+            (self.strict.filter(|it| it.value).map(|it| it.span), "strict"),
+            (self.ttl.map(|it| it.span), "ttl"),
+            (self.time_zone.map(|it| it.span), "time_zone"),
+            (self.week_start.map(|it| it.span), "week_start"),
+        ];
+        if let Some((span, name)) = fields.into_iter().find_map(|(span, name)| Some((span?, name))) {
+            reader.say(
+                Diagnostic::new(Code::ForeignField, span, format!("`unlimited` has no `{name}`"))
+                    .label("nothing is counted")
                     .note(unlimited, "unlimited")
                     .help("remove one of them"),
             );

@@ -7,6 +7,7 @@ use crate::codes::Code;
 use crate::diagnostic::{Diagnostic, quoted};
 use crate::reader::{Reader, Spanned};
 use crate::source::Span;
+use crate::yaml::Node;
 
 /// What is remembered of a domain while it is read.
 #[derive(Default)]
@@ -17,6 +18,8 @@ pub(super) struct Remembered<'a> {
     replaced: Vec<(Option<&'a str>, Spanned<&'a str>)>,
     /// A descriptor with the key `tier`.
     tier: Option<Span>,
+    /// The keys of entries that are taken out before anything is looked for, and who says so.
+    reserved: HashMap<&'a str, Span>,
 }
 
 impl<'a> Remembered<'a> {
@@ -28,6 +31,32 @@ impl<'a> Remembered<'a> {
     pub(super) fn descriptor(&mut self, key: &str, at: Span) {
         if key == "tier" {
             self.tier.get_or_insert(at);
+        }
+    }
+
+    pub(super) fn reserved(&mut self, id: Spanned<&'a str>) {
+        self.reserved.entry(id.value).or_insert(id.span);
+    }
+
+    /// Says which descriptors below a list are never found, because their entry is taken out. As deep as the tree, which is bounded.
+    pub(super) fn lint_reserved(&self, reader: &Reader, list: Node<'_>) {
+        if self.reserved.is_empty() {
+            return;
+        }
+        for (key, value) in list.items().flat_map(Node::entries) {
+            match key.text() {
+                Some("descriptors") => self.lint_reserved(reader, value),
+                Some("key") => {
+                    let Some(by) = value.text().and_then(|key| self.reserved.get(key)) else { continue };
+                    reader.say_with(Code::Unreachable, || {
+                        Diagnostic::new(Code::Unreachable, value.span(), "this descriptor is never found")
+                            .label("never reached")
+                            .note(*by, "the entry is taken out of all descriptors of the domain, for its id")
+                            .help("let the id have an entry of its own, e.g. `request_id`")
+                    });
+                }
+                _ => {}
+            }
         }
     }
 

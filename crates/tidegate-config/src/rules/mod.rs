@@ -116,7 +116,15 @@ fn domain<'a>(
         path_bytes: &common.path_bytes,
         remembered: RefCell::default(),
     };
-    let quota_key = map.text("quota_key").map_or("api_key", |key| key.value);
+    let quota_key = map.text("quota_key");
+    if let Some(key) = quota_key.filter(|key| key.value.is_empty()) {
+        reader.say(
+            Diagnostic::new(Code::EmptyText, key.span, "a `quota_key` that is empty")
+                .label("empty")
+                .help("write the key of the entry that names the caller, or leave it out for `api_key`"),
+        );
+    }
+    let quota_key = quota_key.map_or("api_key", |key| key.value);
     let draft = DomainDraft {
         name: name.map_or("", |name| name.value).into(),
         matching: map.word("match").map_or(Matching::Leaf, |word| matching(word.value)),
@@ -130,6 +138,9 @@ fn domain<'a>(
             .descriptors(map.list("descriptors"), &Above::top(name.map_or("", |name| name.value))),
     };
     let trust_tier = map.flag("trust_tier").filter(|flag| flag.value).map(|flag| flag.span);
+    if let Some(list) = map.get("descriptors") {
+        trees.remembered.borrow().lint_reserved(reader, list.node());
+    }
     // Other documents may have the names.
     trees.remembered.borrow().lint(reader, trust_tier, common.heads.is_none());
     let settings = map.given().find(|field| !matches!(field.name, "domain" | "descriptors"));

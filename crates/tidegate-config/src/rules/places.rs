@@ -81,7 +81,11 @@ pub static DESCRIPTOR: Place = Place {
             "The name of metrics has the request's value at this level.",
         )
         .default("false"),
-        Field::new("metadata", Kind::Free, "Handed on to the proxy with an answer that passes it."),
+        Field::new(
+            "metadata",
+            Kind::Names(&Kind::Free),
+            "Handed on to the proxy with an answer that passes it.",
+        ),
     ],
 };
 
@@ -174,7 +178,7 @@ pub static EXEMPT: Place = Place {
 pub static REPLACES: Place = Place {
     name: "replaces",
     doc: "A limit that is dropped.",
-    fields: &[Field::new("name", Kind::Text, "Its name.").required()],
+    fields: &[Field::new("name", Kind::Text, "Its name.").required().example("per-key")],
 };
 
 const AMOUNT: Field = Field::new(

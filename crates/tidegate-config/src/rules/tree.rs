@@ -15,6 +15,7 @@ use crate::fields::Kind;
 use crate::json::json;
 use crate::reader::{Map, Reader, Spanned, Value, Values};
 use crate::source::{Sources, Span};
+use crate::yaml::{Node, NodeKind};
 
 /// Longer names make headers that nobody reads.
 const NAME_CHARS_MAX: usize = 100;
@@ -150,7 +151,10 @@ impl<'a> Trees<'a> {
             quota: flag("quota_mode"),
             disabled: flag("disabled"),
             detailed_metric: flag("detailed_metric"),
-            metadata: map.get("metadata").map(|metadata| json(metadata.node()).to_string().into()),
+            metadata: map.get("metadata").map(|metadata| {
+                self.check_names(metadata);
+                json(metadata.node()).to_string().into()
+            }),
         };
         if let Some(share) = map.flag("share_threshold").filter(|share| share.value && !wild) {
             self.reader.say(
@@ -184,6 +188,21 @@ impl<'a> Trees<'a> {
             tiers,
             descriptors: self
                 .descriptors(map.list("descriptors"), &Above { fixed, levels: above.levels + 1, bytes }),
+        }
+    }
+
+    /// Finds keys that stand twice in what is only handed on. As deep as the tree, which is bounded.
+    fn check_names(&self, map: Value<'a>) {
+        for (name, value) in map.names().into_iter().flatten() {
+            self.check_free(name.value, value.node());
+        }
+    }
+
+    fn check_free(&self, name: &'a str, node: Node<'a>) {
+        match node.kind() {
+            NodeKind::Map => self.check_names(self.reader.value(name, node, Kind::Names(&Kind::Free))),
+            NodeKind::List => node.items().for_each(|item| self.check_free(name, item)),
+            NodeKind::Scalar | NodeKind::Null => {}
         }
     }
 
@@ -241,6 +260,9 @@ impl<'a> Trees<'a> {
         for text in texts {
             self.check_name(text.name);
             self.remembered.borrow_mut().limit(text.name.map(|name| name.value), &text.replaces);
+            for id in text.ids() {
+                self.check_id(id);
+            }
             if let (true, Some(enforce)) = (flags.shadow, text.enforce) {
                 self.reader.say(
                     Diagnostic::new(
@@ -355,6 +377,18 @@ impl<'a> Trees<'a> {
                 .help(format!("use up to {NAME_CHARS_MAX} printable ASCII characters")),
             );
         }
+    }
+
+    /// An entry that is taken out before anything is looked for.
+    fn check_id(&self, id: Spanned<&'a str>) {
+        if id.value.is_empty() {
+            self.reader.say(
+                Diagnostic::new(Code::EmptyText, id.span, "an id without the key of its entry")
+                    .label("empty")
+                    .help("write the key of the entry that has the id, e.g. `request_id`"),
+            );
+        }
+        self.remembered.borrow_mut().reserved(id);
     }
 
     fn origin(&self, span: Span) -> Origin {

@@ -4,6 +4,7 @@ use std::io;
 
 use clap::ValueEnum;
 use serde_json::Value;
+use tidegate_config::escaped;
 
 /// In which form.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
@@ -30,14 +31,20 @@ pub(crate) fn write_json(value: &Value) -> io::Result<()> {
     write(&format!("{value:#}\n"))
 }
 
-/// Rows as columns of equal width, under a head.
+/// Rows as columns of equal width, under a head. What comes from files is shown with nothing in it that a terminal obeys.
 pub(crate) fn table<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> String {
+    let rows: Vec<[String; N]> =
+        rows.iter().map(|row| std::array::from_fn(|column| escaped(&row[column]))).collect();
     let width = |column: usize| {
         rows.iter().map(|row| row[column].chars().count()).chain([head[column].len()]).max().unwrap_or(0)
     };
     let widths: [usize; N] = std::array::from_fn(width);
     let line = |cells: &[String; N]| {
-        let padded = cells.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
+        // By hand: the width of a format has an end, and names of rules may have none.
+        let padded = cells
+            .iter()
+            .zip(widths)
+            .map(|(cell, width)| cell.clone() + &" ".repeat(width.saturating_sub(cell.chars().count())));
         padded.collect::<Vec<_>>().join("  ").trim_end().to_string() + "\n"
     };
     std::iter::once(line(&head.map(|name| name.to_uppercase()))).chain(rows.iter().map(line)).collect()

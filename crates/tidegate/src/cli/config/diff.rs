@@ -1,12 +1,14 @@
 //! `tidegate config diff`
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::{Value, json};
-use tidegate_core::{Book, DomainDraft, Rule, Secret};
+use tidegate_core::{
+    Book, DescriptorDraft, DomainDraft, Exempt, PathEntry, Rule, RuleDraft, Secret, rule_id,
+};
 
 use super::{Form, load};
 use crate::cli::exit::Exit;
@@ -32,7 +34,7 @@ pub(crate) struct Diff {
     form: Form,
 }
 
-/// What becomes of one rule or domain.
+/// What becomes of one rule, descriptor or domain.
 struct Change {
     kind: Kind,
     id: String,
@@ -108,15 +110,18 @@ impl Kind {
 }
 
 fn domains(old: &[DomainDraft], new: &[DomainDraft]) -> Vec<Change> {
-    let mut all: BTreeMap<&str, [String; 2]> = BTreeMap::new();
+    let mut all: BTreeMap<String, [String; 2]> = BTreeMap::new();
     for (at, domains) in [old, new].into_iter().enumerate() {
         for domain in domains {
-            all.entry(&domain.name).or_default()[at] = said(domain);
+            all.entry(domain.name.clone()).or_default()[at] = said(domain);
+            descriptors(&domain.name, &mut Vec::new(), &domain.descriptors, &mut |id, said| {
+                all.entry(id).or_default()[at] = said;
+            });
         }
     }
-    let change = |(name, [old, new]): (&str, [String; 2])| Change {
+    let change = |(id, [old, new]): (String, [String; 2])| Change {
         kind: kind_of(&old, &new, true),
-        id: name.into(),
+        id,
         tier: String::new(),
         old,
         new,
@@ -126,7 +131,8 @@ fn domains(old: &[DomainDraft], new: &[DomainDraft]) -> Vec<Change> {
 
 /// What a domain says besides its rules.
 fn said(domain: &DomainDraft) -> String {
-    let mut text = format!("match={:?} quota_key={}", domain.matching, domain.quota_key).to_lowercase();
+    let matching = format!("{:?}", domain.matching).to_lowercase();
+    let mut text = format!("match={matching} quota_key={}", domain.quota_key);
     let flags = [
         (domain.allow_refunds, "allow_refunds"),
         (domain.trust_tier, "trust_tier"),
@@ -135,15 +141,42 @@ fn said(domain: &DomainDraft) -> String {
     for (_, word) in flags.into_iter().filter(|(on, _)| *on) {
         text += &format!(" {word}");
     }
+    if let Some(algorithm) = domain.algorithm {
+        text += &format!(" algorithm={algorithm}");
+    }
     if let Some(exempt) = &domain.exempt {
-        let mut callers: Vec<&str> = exempt.callers.iter().map(AsRef::as_ref).collect();
-        callers.sort_unstable();
-        text += &format!(" exempt={}", callers.join(","));
-        for network in &exempt.networks {
-            text += &format!(",{network}");
-        }
+        text += &format!(" {}", exempted(exempt));
     }
     text
+}
+
+fn exempted(exempt: &Exempt) -> String {
+    let mut all: Vec<String> = exempt.callers.iter().map(ToString::to_string).collect();
+    all.sort_unstable();
+    all.extend(exempt.networks.iter().map(ToString::to_string));
+    format!("exempt={}", all.join(","))
+}
+
+/// What descriptors say besides their rules, and those that have none and end the search: by its path, what each says.
+fn descriptors(
+    domain: &str,
+    above: &mut Vec<PathEntry>,
+    drafts: &[DescriptorDraft],
+    tell: &mut impl FnMut(String, String),
+) {
+    for draft in drafts {
+        above.push(PathEntry::new(&draft.key, draft.value.as_deref(), false, false));
+        let ends = draft.limits.is_empty() && draft.tiers.is_empty() && draft.descriptors.is_empty();
+        let said =
+            ends.then(|| "no limit".to_string()).into_iter().chain(draft.exempt.as_ref().map(exempted));
+        let said = said.collect::<Vec<_>>().join(" ");
+        if !said.is_empty() {
+            let id = rule_id(domain, above, &RuleDraft::default());
+            tell(id.strip_suffix("#unlimited").unwrap_or(&id).into(), said);
+        }
+        descriptors(domain, above, &draft.descriptors, tell);
+        above.pop();
+    }
 }
 
 fn rules(old: &Book, new: &Book) -> Vec<Change> {
@@ -153,7 +186,7 @@ fn rules(old: &Book, new: &Book) -> Vec<Change> {
     };
     let (olds, news) = (by_id(old), by_id(new));
     let mut changes = Vec::new();
-    let (mut gone, mut came): (Vec<&Rule>, Vec<&Rule>) = (Vec::new(), Vec::new());
+    let mut gone: Vec<&Rule> = Vec::new();
     for (key, at) in &olds {
         let rule = &old.rules()[*at];
         match news.get(key) {
@@ -161,24 +194,34 @@ fn rules(old: &Book, new: &Book) -> Vec<Change> {
             None => gone.push(rule),
         }
     }
-    came.extend(news.iter().filter(|(key, _)| !olds.contains_key(*key)).map(|(_, at)| &new.rules()[*at]));
+    // A limit without a name has another id when its window or algorithm changes; to people it is the same one.
+    let mut came: HashMap<_, VecDeque<&Rule>> = HashMap::new();
+    for (_, at) in news.iter().filter(|(key, _)| !olds.contains_key(*key)) {
+        let rule = &new.rules()[*at];
+        came.entry(place(rule)).or_default().push_back(rule);
+    }
     for rule in gone {
-        // A limit without a name has another id when its window or algorithm changes; to people it is the same one.
-        let heir = came.iter().position(|other| {
-            other.domain == rule.domain && other.path == rule.path && other.tier == rule.tier
-        });
-        match heir {
-            Some(at) => changes.extend(changed(rule, came.remove(at))),
+        match came.get_mut(&place(rule)).and_then(VecDeque::pop_front) {
+            Some(heir) => changes.extend(changed(rule, heir)),
             None => changes.push(change(Kind::Removed, rule, show(rule), String::new())),
         }
     }
-    changes.extend(came.into_iter().map(|rule| change(Kind::Added, rule, String::new(), show(rule))));
+    let added = came.into_values().flatten();
+    changes.extend(added.map(|rule| change(Kind::Added, rule, String::new(), show(rule))));
     changes.sort_by(|one, other| (&one.id, &one.tier, one.kind).cmp(&(&other.id, &other.tier, other.kind)));
     changes
 }
 
+/// Where a rule stands, and for whom.
+fn place(rule: &Rule) -> (&str, Vec<(&str, Option<&str>)>, Option<&str>) {
+    let path = rule.path.iter().map(|level| (&*level.key, level.value.as_deref()));
+    (&rule.domain, path.collect(), rule.tier.as_deref())
+}
+
 fn changed(old: &Rule, new: &Rule) -> Option<Change> {
+    let shared = |rule: &Rule| rule.path.iter().map(PathEntry::is_fixed).collect::<Vec<_>>();
     let same_counter = old.id == new.id
+        && shared(old) == shared(new)
         && match (&old.said.limit, &new.said.limit) {
             (Some(old), Some(new)) => old.counts_like(new),
             _ => true,
@@ -205,5 +248,6 @@ fn change(kind: Kind, rule: &Rule, old: String, new: String) -> Change {
 /// All that matters about a rule, but its place in the file.
 fn show(rule: &Rule) -> String {
     let limit = rule.said.limit.as_ref().map_or_else(|| "unlimited".into(), ToString::to_string);
-    std::iter::once(limit).chain(words::of(rule)).collect::<Vec<_>>().join(" ")
+    let metadata = rule.said.metadata.as_ref().map(|metadata| format!("metadata={metadata}"));
+    std::iter::once(limit).chain(words::of(rule)).chain(metadata).collect::<Vec<_>>().join(" ")
 }
