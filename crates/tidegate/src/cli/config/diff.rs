@@ -212,8 +212,11 @@ fn rules(old: &Book, new: &Book) -> Vec<Change> {
     changes
 }
 
+/// Domain, path and tier: where a rule stands, whatever it is called.
+type Place<'a> = (&'a str, Vec<(&'a str, Option<&'a str>)>, Option<&'a str>);
+
 /// Where a rule stands, and for whom.
-fn place(rule: &Rule) -> (&str, Vec<(&str, Option<&str>)>, Option<&str>) {
+fn place(rule: &Rule) -> Place<'_> {
     let path = rule.path.iter().map(|level| (&*level.key, level.value.as_deref()));
     (&rule.domain, path.collect(), rule.tier.as_deref())
 }
