@@ -259,8 +259,8 @@ codes! {
         bad: "", good: "",
     }
     TooManyLimits "too-many-limits" Error "too many limits on one descriptor" {
-        means: "A request that finds a descriptor asks every limit of it, so their number is bounded, and that of its tiers. The bounds are \
-                far above what people write; this is usually a generator that made limits of what should be descriptors.",
+        means: "A request that finds a descriptor asks every limit of it, so their number is bounded, and that of its tiers. The bounds \
+                are far above what people write; this is usually a generator that made limits of what should be descriptors.",
         fix: "Make descriptors of them, told apart by their `value`.",
         bad: "", good: "",
     }
@@ -367,8 +367,8 @@ codes! {
     }
     Unreachable "unreachable" Warning "a descriptor that is never found" {
         means: "A sibling with `value: \"*\"` fits every value and is tried first. Fixed values come first wherever they stand, then \
-                wildcards in the order of the file, then the descriptor without a value. Or the descriptor's key is the entry of a `lease_id` \
-                or `reservation_id`: those are taken out before anything is looked for.",
+                wildcards in the order of the file, then the descriptor without a value. Or the descriptor's key is the entry of a \
+                `lease_id` or `reservation_id`: those are taken out before anything is looked for.",
         fix: "Move it before the `*`, or remove one of them. Let an id have an entry of its own.",
         bad: "- key: path\n  value: \"*\"\n- key: path\n  value: \"/api/*\"\n",
         good: "- key: path\n  value: \"/api/*\"\n- key: path\n  value: \"*\"\n",

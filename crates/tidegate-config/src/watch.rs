@@ -1,8 +1,8 @@
 //! Says when something below a path may have changed: edits, atomic renames, and the symbolic links that Kubernetes swaps.
 //!
 //! Folders are watched, not files: an editor that writes a new file and renames it leaves a watch on the old one behind. In the folders
-//! around, only the names count that lead to the rules: a log beside them that grows with every load would be a change for ever. After every
-//! change the watches are made anew, because what a path leads to may be another folder now.
+//! around, only the names count that lead to the rules: a log beside them that grows with every load would be a change for ever. After
+//! every change the watches are made anew, because what a path leads to may be another folder now.
 
 use std::collections::BTreeSet;
 use std::fs;
