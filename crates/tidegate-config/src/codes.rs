@@ -403,8 +403,9 @@ codes! {
     }
     Unreachable "unreachable" Warning "a descriptor that is never found" {
         means: "A sibling with `value: \"*\"` fits every value and is tried first. Fixed values come first wherever they stand, then \
-                wildcards in the order of the file, then the descriptor without a value.",
-        fix: "Move it before the `*`, or remove one of them.",
+                wildcards in the order of the file, then the descriptor without a value. Or the descriptor's key is the entry of a \
+                `lease_id` or `reservation_id`: those are taken out before anything is looked for.",
+        fix: "Move it before the `*`, or remove one of them. Let an id have an entry of its own.",
         bad: "- key: path\n  value: \"*\"\n- key: path\n  value: \"/api/*\"\n",
         good: "- key: path\n  value: \"/api/*\"\n- key: path\n  value: \"*\"\n",
     }

@@ -10,7 +10,7 @@ use signal_hook::consts::SIGHUP;
 use signal_hook::iterator::{Handle, Signals};
 use tidegate_core::{Book, Secret};
 
-use crate::load::{Fingerprint, Loaded, RuleFiles, fingerprint, load};
+use crate::load::{Fingerprint, Loaded, RuleFiles, fingerprint, load_marked};
 use crate::watch::Watch;
 
 /// Rules that can be loaded again.
@@ -28,7 +28,7 @@ pub struct LiveRules {
 impl LiveRules {
     /// Loads the rules for the first time. Without any that are valid there is nothing to be live; what is wrong comes back.
     pub fn start(files: RuleFiles, secret: Secret) -> Result<(Arc<Self>, Loaded), Box<Loaded>> {
-        let mut loaded = load(&files);
+        let (mut loaded, seen) = load_marked(&files);
         if !loaded.is_valid() {
             return Err(Box::new(loaded));
         }
@@ -37,7 +37,7 @@ impl LiveRules {
             files,
             secret,
             book: ArcSwap::from_pointee(book),
-            loading: Mutex::new(std::mem::take(&mut loaded.fingerprint)),
+            loading: Mutex::new(seen),
             loads: AtomicU64::new(1),
             failures: AtomicU64::new(0),
         };
@@ -54,8 +54,8 @@ impl LiveRules {
     /// where those stay the same.
     pub fn reload(&self) -> Loaded {
         let mut last = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut loaded = load(&self.files);
-        *last = std::mem::take(&mut loaded.fingerprint);
+        let mut loaded;
+        (loaded, *last) = load_marked(&self.files);
         if loaded.is_valid() {
             self.book.store(Arc::new(Book::new(std::mem::take(&mut loaded.domains), self.secret)));
             self.loads.fetch_add(1, Ordering::Relaxed);

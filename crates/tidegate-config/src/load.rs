@@ -48,8 +48,6 @@ pub struct Loaded {
     pub report: Report,
     /// The files, to show it.
     pub sources: Sources,
-    /// What the files looked like when they were read.
-    pub(crate) fingerprint: Fingerprint,
 }
 
 impl Loaded {
@@ -61,13 +59,18 @@ impl Loaded {
 
 /// Loads all rules. Never a mixture of old and new files: what changes while it is read is read again.
 pub fn load(files: &RuleFiles) -> Loaded {
+    load_marked(files).0
+}
+
+/// The same, and what the files looked like when they were read.
+pub(crate) fn load_marked(files: &RuleFiles) -> (Loaded, Fingerprint) {
     for _ in 0..ATTEMPTS_MAX {
         let reader = Reader::new(&[&DOMAIN]);
         let before = fingerprint(&files.paths);
         let texts = read_files(&files.paths, &files.caps, &reader, no_rule_files);
         if before == fingerprint(&files.paths) {
             let texts = texts.into_iter().map(|(path, bytes)| (path.display().to_string(), bytes));
-            return Loaded { fingerprint: before, ..load_all(texts, files, reader) };
+            return (load_all(texts, files, reader), before);
         }
     }
     let reader = Reader::new(&[]);
@@ -76,7 +79,7 @@ pub fn load(files: &RuleFiles) -> Loaded {
         Diagnostic::nowhere(Code::UnsteadyFiles, message)
             .help("replace them all at once: write a new folder and swap a link"),
     );
-    load_all(Vec::new(), files, reader)
+    (load_all(Vec::new(), files, reader), Fingerprint::new())
 }
 
 /// Loads rules from texts that are here already, each with a name.
@@ -139,7 +142,7 @@ fn load_all(texts: impl IntoIterator<Item = (String, Bytes)>, files: &RuleFiles,
         }
     }
     let domains = join(domains, files.merge_domains, &reader);
-    Loaded { domains, report: reader.finish(), sources, fingerprint: Fingerprint::new() }
+    Loaded { domains, report: reader.finish(), sources }
 }
 
 /// Domains of the same name become one, or are refused.

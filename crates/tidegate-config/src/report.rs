@@ -11,14 +11,14 @@ pub const KEPT_MAX: usize = 100;
 pub struct Report {
     errors: Kept,
     warnings: Kept,
+    /// How often an error was found, those included that were found before.
+    errors_met: usize,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Kept {
     diagnostics: Vec<Diagnostic>,
     count: usize,
-    /// Those included that were found before.
-    met: usize,
 }
 
 impl Report {
@@ -35,10 +35,12 @@ impl Report {
     /// Adds one that is only made if it is kept, for loops that hostile files can make long.
     pub fn push_with(&mut self, code: Code, make: impl FnOnce() -> Diagnostic) {
         let kept = match code.severity() {
-            Severity::Error => &mut self.errors,
+            Severity::Error => {
+                self.errors_met += 1;
+                &mut self.errors
+            }
             Severity::Warning => &mut self.warnings,
         };
-        kept.met += 1;
         if kept.diagnostics.len() < KEPT_MAX {
             let diagnostic = make();
             // What an alias stands for is read wherever the alias stands, and is wrong only once.
@@ -52,9 +54,9 @@ impl Report {
 
     /// Takes in all of another.
     pub fn append(&mut self, other: Self) {
+        self.errors_met += other.errors_met;
         for (mine, theirs) in [(&mut self.errors, other.errors), (&mut self.warnings, other.warnings)] {
             mine.count += theirs.count;
-            mine.met += theirs.met;
             let room = KEPT_MAX.saturating_sub(mine.diagnostics.len());
             mine.diagnostics.extend(theirs.diagnostics.into_iter().take(room));
         }
@@ -67,7 +69,7 @@ impl Report {
 
     /// How often an error was found, each time an alias led to it included.
     pub(crate) fn errors_met(&self) -> usize {
-        self.errors.met
+        self.errors_met
     }
 
     /// How many warnings, those not kept included.

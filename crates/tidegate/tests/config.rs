@@ -198,6 +198,18 @@ fn diff_says_what_starts_afresh() {
     assert_eq!((same.code, same.out.as_str()), (0, "the same\n"));
 }
 
+#[test]
+fn a_variable_that_is_empty_or_no_text_is_not_ignored() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let files = folder(&[("rules/a.yaml", GOOD)]);
+    for (value, words) in [(&b""[..], "a setting that is empty"), (b"\xff", "cannot be read")] {
+        let mut command = command(files.path(), &["config", "check"]);
+        command.env("TIDEGATE_RULES_PATH", std::ffi::OsStr::from_bytes(value));
+        let answer = finish(command);
+        assert_eq!((answer.code, answer.err.contains(words)), (78, true), "{}", answer.err);
+    }
+}
+
 /// Whatever changes a decision is a difference; the second word says what becomes of the counters.
 #[test]
 fn diff_misses_nothing_that_matters() {

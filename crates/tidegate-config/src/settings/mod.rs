@@ -135,6 +135,15 @@ pub fn resolve(given: &Given) -> Resolved {
             Some((name, value?))
         })
         .collect();
+    for value in chosen.values().filter(|value| matches!(value.kind(), Kind::Text)) {
+        if value.node().text() == Some("") {
+            reader.say(
+                Diagnostic::new(Code::EmptyText, value.span(), "a setting that is empty")
+                    .label("empty")
+                    .help("write a value, or do not set it: then the default holds"),
+            );
+        }
+    }
     let folder = file.as_deref().and_then(Path::parent).unwrap_or(Path::new("")).to_path_buf();
     let settings = settings(&chosen, &folder, &all, &layers);
     let said = all.iter().map(|setting| {

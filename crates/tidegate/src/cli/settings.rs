@@ -15,8 +15,9 @@ pub(crate) struct SettingFlags {
 impl SettingFlags {
     /// All settings, with those of the environment and the file.
     pub(crate) fn resolve(&self) -> Resolved {
-        let text = |text: std::ffi::OsString| text.into_string().ok();
-        let variables = std::env::vars_os().filter_map(|(name, value)| Some((text(name)?, text(value)?)));
+        // What is no text is told of where it is used; left out, it would be ignored in silence.
+        let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
+        let variables = std::env::vars_os().map(|(name, value)| (text(name), text(value)));
         resolve(&Given { file: self.file.clone(), flags: self.flags.clone(), variables: variables.collect() })
     }
 }

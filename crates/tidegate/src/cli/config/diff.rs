@@ -195,7 +195,7 @@ fn rules(old: &Book, new: &Book) -> Vec<Change> {
         }
     }
     // A limit without a name has another id when its window or algorithm changes; to people it is the same one.
-    let mut came: HashMap<_, VecDeque<&Rule>> = HashMap::new();
+    let mut came: HashMap<Place<'_>, VecDeque<&Rule>> = HashMap::new();
     for (_, at) in news.iter().filter(|(key, _)| !olds.contains_key(*key)) {
         let rule = &new.rules()[*at];
         came.entry(place(rule)).or_default().push_back(rule);
@@ -212,8 +212,8 @@ fn rules(old: &Book, new: &Book) -> Vec<Change> {
     changes
 }
 
-/// Domain, path and tier: where a rule stands, whatever it is called.
-type Place<'a> = (&'a str, Vec<(&'a str, Option<&'a str>)>, Option<&'a str>);
+/// Domain, keys and values, tier.
+type Place<'r> = (&'r str, Vec<(&'r str, Option<&'r str>)>, Option<&'r str>);
 
 /// Where a rule stands, and for whom.
 fn place(rule: &Rule) -> Place<'_> {
