@@ -7,6 +7,7 @@ mod support;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
 use support::differs;
 use tidegate_config::{Caps, Report, RuleFiles, Sources, Style, document, load_tests_text, load_texts};
 
@@ -42,6 +43,10 @@ fn bad_files_are_told_as_written_down() -> Outcome {
             let name = case.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let (sources, report) = check(&name, fs::read(&case)?);
             stale.extend(differs(&case.with_extension("txt"), &report.render(&sources, Style::Plain))?);
+            // What machines are told is often shown to people all the same.
+            let json = Value::Array(report.json(&sources)).to_string();
+            let obeyed = |letter: char| letter.is_control() || ('\u{2028}'..='\u{202e}').contains(&letter);
+            assert!(!json.contains(obeyed), "{name}: {json:?}");
         }
     }
     assert!(stale.is_empty(), "{}\n{BLESS}", stale.join("\n"));

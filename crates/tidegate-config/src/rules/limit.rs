@@ -441,9 +441,15 @@ impl<'a> LimitText<'a> {
             | LimitError::TickTooCoarse { .. }
             | LimitError::DelayTooLong { .. } => None,
         };
-        // The law says what is wrong, then how to mend it.
+        // The law says what is wrong, then how to mend it. Of a zone it repeats what the file says, which may be anything.
         let text = error.to_string();
-        let (what, fix) = text.split_once(": ").unwrap_or((&text, ""));
+        let (what, fix) = match error {
+            LimitError::ZoneUnknown { zone } => {
+                let fix = text.rsplit_once(": ").map_or("", |(_, fix)| fix);
+                (format!("time zone {} is unknown", quoted(zone)), fix)
+            }
+            _ => text.split_once(": ").map_or_else(|| (text.clone(), ""), |(what, fix)| (what.into(), fix)),
+        };
         let trouble = Diagnostic::new(Code::ImpossibleLimit, at.unwrap_or(whole), what)
             .label("cannot be counted like this");
         if fix.is_empty() { trouble } else { trouble.help(fix) }
