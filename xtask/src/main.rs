@@ -2,6 +2,7 @@
 
 mod accuracy; // every algorithm against an exact log
 mod bench; // instructions of each step; the table of counters beside others
+mod fuzz; // rule files that nobody would write
 mod shell; // runs other programs and fetches the missing ones
 mod test; // every check there is, cheapest first
 mod tidy; // tests on the text of the repository
@@ -41,6 +42,13 @@ const VERBS: &[Verb] = &[
         about: "count the instructions of each step, or time the counters beside other limiters",
         details: bench::details,
         run: bench::run,
+    },
+    Verb {
+        name: "fuzz",
+        arguments: "[--seconds N] [TARGET [INPUT]]",
+        about: "look for rule files that break the loader, or check one that was found",
+        details: fuzz::details,
+        run: fuzz::run,
     },
     Verb {
         name: "help",
@@ -176,6 +184,7 @@ mod tests {
         assert!(usage_error("tset").contains("did you mean `test`?"));
         assert!(usage_error("test lnt").contains("did you mean `lint`?"));
         assert!(usage_error("bench step").contains("did you mean `steps`?"));
+        assert!(usage_error("fuzz load_rule").contains("did you mean `load_rules`?"));
         assert!(usage_error("test --fail-last").contains("did you mean `--fail-fast`?"));
         assert!(!usage_error("deploy").contains("did you mean"));
     }

@@ -44,6 +44,18 @@ pub(crate) fn run_quietly(command: &mut Command) -> Outcome {
     })
 }
 
+/// Runs a command and returns how it ended, and what it complained about.
+pub(crate) fn listen(command: &mut Command) -> (Outcome, String) {
+    println!("$ {}", spoken(command));
+    match command.stdout(Stdio::inherit()).output() {
+        Err(error) => (Err(not_started(command, &error)), String::new()),
+        Ok(output) => {
+            let outcome = if output.status.success() { Ok(()) } else { Err(ended(command, output.status)) };
+            (outcome, String::from_utf8_lossy(&output.stderr).into_owned())
+        }
+    }
+}
+
 /// Runs a command and returns what it wrote; what it complained about still goes to the terminal.
 pub(crate) fn read(command: &mut Command) -> Result<String, Failure> {
     finish(command).map_err(|(_, failure)| failure)
@@ -87,9 +99,31 @@ pub(crate) fn need_component(component: &str, subcommand: &str) -> Outcome {
     )))
 }
 
+/// A program of the nightly toolchain.
+pub(crate) fn nightly(words: &[&str]) -> Command {
+    program("rustup", &[&["run", "nightly"], words].concat())
+}
+
+/// Makes sure that there is a nightly toolchain, by adding one if need be.
+pub(crate) fn need_nightly() -> Outcome {
+    if answers(&mut nightly(&["cargo", "--version"])) {
+        return Ok(());
+    }
+    println!("a nightly toolchain is missing, adding it");
+    let mut install = program("rustup", &["toolchain", "install", "nightly", "--profile=minimal"]);
+    if run(&mut install).is_ok() && answers(&mut nightly(&["cargo", "--version"])) {
+        return Ok(());
+    }
+    Err(Failure::Failed(
+        "a nightly toolchain is missing and could not be added: nothing can be fuzzed without it\n\
+         with rustup: rustup toolchain install nightly --profile minimal"
+            .into(),
+    ))
+}
+
 /// Miri, which only nightly toolchains have.
 pub(crate) fn miri(words: &[&str]) -> Command {
-    program("rustup", &[&["run", "nightly", "cargo", "miri"], words].concat())
+    nightly(&[&["cargo", "miri"], words].concat())
 }
 
 /// Makes sure that Miri is there, by adding it, and the toolchain that has it, if need be.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidegate_clock::Stopwatch;
 
-use crate::{Failure, Outcome, bench, shell, tidy, unknown};
+use crate::{Failure, Outcome, bench, fuzz, shell, tidy, unknown};
 
 /// Some checks that belong together and can be run alone.
 struct Group {
@@ -34,6 +34,11 @@ const GROUPS: &[Group] = &[
         about: "the counters in memory under loom, in every order of a few threads, and under Miri",
         run: races,
     },
+    Group {
+        name: "fuzz",
+        about: "half a minute of `cargo xtask fuzz`: rule files that nobody would write",
+        run: fuzz,
+    },
     Group { name: "docs", about: "the documentation builds without a warning", run: docs },
     Group { name: "accuracy", about: "the quick run of `cargo xtask accuracy`", run: accuracy },
     Group {
@@ -51,7 +56,7 @@ pub(crate) fn details() -> String {
         text += &format!("  {:9} {}\n", group.name, group.about);
     }
     text + "\nAll groups run even if one fails, so that one run shows everything; --fail-fast stops at the first.\n\
-            What is missing (rustfmt, clippy, Miri, valgrind) is installed where that needs no password."
+            What is missing (rustfmt, clippy, nightly with Miri, valgrind) is installed where that needs no password."
 }
 
 pub(crate) fn run(arguments: &[String]) -> Outcome {
@@ -124,12 +129,19 @@ fn parse(arguments: &[String]) -> Result<(bool, Vec<&'static Group>), Failure> {
 
 fn format() -> Result<Done, Failure> {
     shell::need_component("rustfmt", "fmt")?;
-    passed(shell::run(&mut shell::cargo(&["fmt", "--all", "--check"])).map_err(|failure| match failure {
-        Failure::Failed(message) => {
-            Failure::Failed(format!("{message}\nto format everything: cargo fmt --all"))
-        }
-        usage => usage,
-    }))
+    // What is fuzzed is a workspace of its own.
+    for manifest in ["Cargo.toml", "fuzz/Cargo.toml"] {
+        let path = format!("--manifest-path={manifest}");
+        shell::run(&mut shell::cargo(&["fmt", &path, "--all", "--check"])).map_err(
+            |failure| match failure {
+                Failure::Failed(message) => {
+                    Failure::Failed(format!("{message}\nto format everything: cargo fmt {path} --all"))
+                }
+                usage => usage,
+            },
+        )?;
+    }
+    Ok(Done::Passed)
 }
 
 fn lint() -> Result<Done, Failure> {
@@ -161,6 +173,10 @@ fn races() -> Result<Done, Failure> {
     // What is looked for is races. To watch borrows too takes ten times as long, and here they are all the compiler's.
     miri.env("MIRIFLAGS", "-Zmiri-disable-stacked-borrows");
     passed(shell::run(miri.env("CARGO_TARGET_DIR", target.join("miri"))))
+}
+
+fn fuzz() -> Result<Done, Failure> {
+    passed(fuzz::brief())
 }
 
 fn docs() -> Result<Done, Failure> {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use support::differs;
 use tidegate_config::{
-    Caps, DOMAIN, Place, RULE_TESTS, SETTINGS, Sources, Tree, json, parse, reachable, reference,
+    Caps, DOMAIN, Kind, Place, RULE_TESTS, SETTINGS, Sources, Tree, Word, json, parse, reachable, reference,
     rule_tests_schema, rules_schema, settings_schema,
 };
 
@@ -41,6 +41,43 @@ fn the_tables_in_the_documents_are_the_tables() -> Outcome {
         let text = fs::read_to_string(&path)?;
         assert_eq!(differs(&path, &filled(&text, &reachable(&[root_place]))?)?, None, "{BLESS}");
     }
+    Ok(())
+}
+
+/// The fuzzer puts these words together: every key and word of the tables, values that fit, and what is special in YAML.
+#[test]
+fn the_words_of_the_fuzzer_are_those_of_the_tables() -> Outcome {
+    const YAML: &[&str] = &[
+        "---\n", "...\n", "- ", ": ", "? ", "# ", "{", "}", "[", "]", ", ", "\n  ", "&a ", "*a", "<<: *a",
+        "|\n", ">-\n", "!!str ", "%TAG ", "\"", "''", "~", "\\e[2J", "\\u202e", "\t", "\r\n", "\u{feff}",
+        "\u{85}", "\u{2028}", "\u{202e}", "\u{1b}", "\u{1c}", "\u{ff}",
+    ];
+    const VALUES: &str = "true off 100/1m 20 1000/month 1h30m 1ms 366d 25% 0.01% 10.0.0.0/8 2001:db8::/32 files/* tier \
+                          remote_address Europe/Berlin 18446744073709551615 9007199254740992 -1 1e9 0x10 32MiB";
+    let mut words = Vec::new();
+    for field in reachable(&[&DOMAIN]).into_iter().flat_map(|place| place.fields) {
+        words.extend([field.name].iter().chain(field.aliases).map(|key| format!("{key}: ")));
+        if let Kind::Word(of_field) = field.kind {
+            words.extend(of_field.iter().flat_map(Word::spellings).map(String::from));
+        }
+    }
+    words.extend(YAML.iter().copied().chain(VALUES.split_whitespace()).map(String::from));
+    words.sort();
+    words.dedup();
+    let lines = words.iter().map(|word| {
+        let escaped = |byte: u8| match byte {
+            b'"' | b'\\' => format!("\\{}", char::from(byte)),
+            b' '..=b'~' => char::from(byte).to_string(),
+            _ => format!("\\x{byte:02X}"),
+        };
+        format!("\"{}\"\n", word.bytes().map(escaped).collect::<String>())
+    });
+    let text = format!(
+        "# For libFuzzer. Made from the tables by a test, {}.\n{}",
+        file!(),
+        lines.collect::<String>()
+    );
+    assert_eq!(differs(&root().join("fuzz/rules.dict"), &text)?, None, "{BLESS}");
     Ok(())
 }
 
