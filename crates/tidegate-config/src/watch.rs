@@ -6,8 +6,9 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Component, Path, PathBuf};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -23,6 +24,9 @@ const QUIET: Duration = Duration::from_millis(50);
 const PATIENCE: Duration = Duration::from_millis(500);
 /// How often files are looked at where the system cannot tell of changes.
 const POLL: Duration = Duration::from_millis(400);
+
+/// How often files are loaded where nothing could be watched at all: a folder went while it was looked at.
+const UNWATCHED: Duration = Duration::from_secs(1);
 
 /// How many links a path may lead through; the system follows as many.
 const LINKS_MAX: usize = 40;
@@ -49,10 +53,11 @@ impl Watch {
         let mut watcher = watch(&paths, &messages);
         let sender = messages.clone();
         let thread = std::thread::Builder::new().name("watch".into()).spawn(move || {
-            while wait(&changes) {
+            while wait(&changes, watcher.is_some()) {
                 // Before the files are read, so that a change while they are is seen.
                 watcher = watch(&paths, &sender);
-                on_change();
+                // A panic has been told by its hook. It must not end all changes after it.
+                let _ = catch_unwind(AssertUnwindSafe(&mut on_change));
             }
             drop(watcher);
         })?;
@@ -74,9 +79,17 @@ impl Drop for Watch {
     }
 }
 
-/// Waits for a change, and for the quiet after it. False is the end.
-fn wait(changes: &Receiver<Message>) -> bool {
-    let Ok(Message::Changed) = changes.recv() else { return false };
+/// Waits for a change, and for the quiet after it; where nothing is watched, for a second. False is the end.
+fn wait(changes: &Receiver<Message>, watched: bool) -> bool {
+    let first = match watched {
+        true => changes.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        false => changes.recv_timeout(UNWATCHED),
+    };
+    match first {
+        Ok(Message::Changed) => {}
+        Err(RecvTimeoutError::Timeout) => return true,
+        Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => return false,
+    }
     let waited = Stopwatch::start();
     while waited.elapsed() < PATIENCE {
         match changes.recv_timeout(QUIET) {

@@ -197,3 +197,19 @@ fn a_single_file_behind_links_is_followed() {
     fs::rename(watched.path("rules/..data_tmp"), watched.path("rules/..data")).expect("swapped");
     assert!(watched.told(), "the swap");
 }
+
+#[test]
+fn a_panic_does_not_end_the_watch() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (sender, changes) = channel();
+    let mut first = true;
+    let watch = Watch::start(vec![folder.path().into()], move || {
+        assert!(!std::mem::take(&mut first), "a loader that breaks, once");
+        let _ = sender.send(());
+    });
+    let watch = watch.expect("a watch");
+    watch.nudge();
+    assert!(changes.recv_timeout(NEVER).is_err(), "the first one broke");
+    watch.nudge();
+    assert!(changes.recv_timeout(SOON).is_ok(), "the second was told");
+}
