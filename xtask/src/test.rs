@@ -176,6 +176,10 @@ fn races() -> Result<Done, Failure> {
 }
 
 fn fuzz() -> Result<Done, Failure> {
+    if let Err(Failure::Failed(reason) | Failure::Usage(reason)) = shell::need_nightly() {
+        println!("{reason}");
+        return Ok(Done::Skipped(reason));
+    }
     passed(fuzz::brief())
 }
 
