@@ -107,6 +107,8 @@ fn what_is_wrong_is_told_with_its_place() {
         assert!(told.contains(words), "no `{words}` in\n{told}");
     }
     assert_eq!(resolved.report.errors(), 4, "{told}");
+    let twice = self::folder("rules: { path: a }\n---\nrules: { path: b }\n");
+    assert!(self::told(&self::resolved(twice.path(), &[], &[])).contains("error[said-twice]"));
     let missing = resolve(&Given { file: Some(folder.path().join("nowhere.yaml")), ..Given::default() });
     assert!(self::told(&missing).contains("error[unreadable-file]"));
 }

@@ -1,6 +1,6 @@
 //! From a query to a decision: what the book says counts, what the counters say to that, and what it comes to.
 
-use tidegate_core::{Book, Fate, Micros, Plan, Query, told};
+use tidegate_core::{Ask, Book, Fate, Key, Limit, Micros, Plan, Query, Role, told};
 use tidegate_counters::{Answer, Batch, Memory, Take};
 
 /// What became of one request.
@@ -10,7 +10,7 @@ pub struct Decision<'b> {
     pub admitted: bool,
     /// What counted for it.
     pub plan: Plan<'b>,
-    /// What the counters said, an answer for each take of the plan; none if they were not asked.
+    /// What the counters said, an answer for each take of the plan.
     pub answers: Vec<Answer>,
 }
 
@@ -18,18 +18,25 @@ pub struct Decision<'b> {
 pub fn decide<'b>(book: &'b Book, counters: &Memory, query: &Query<'_>, now: Micros) -> Decision<'b> {
     let mut plan = Plan::new();
     book.plan(query, &mut plan);
-    if plan.refused() {
-        return Decision { admitted: false, plan, answers: Vec::new() };
-    }
-    let mut batch = Batch::new();
-    batch.push(plan.takes().iter().map(|take| Take {
+    // A request that is refused whatever the counters say still gives back, and is charged where that is always: one more take that nothing
+    // fits refuses it.
+    let nothing = Limit::fixed_window(0, Micros::from_secs(1)).ok().filter(|_| plan.refused());
+    let refuses = nothing.as_ref().map(|limit| Take {
+        key: Key::of_bits(0),
+        limit,
+        ask: Ask::Charge { cost: 1 },
+        role: Role::Enforce,
+    });
+    let takes = plan.takes().iter().map(|take| Take {
         key: take.key,
         limit: plan.limit(take),
         ask: take.ask,
         role: take.role,
-    }));
+    });
+    let mut batch = Batch::new();
+    batch.push(takes.chain(refuses));
     counters.take_now(&mut batch, now);
-    let (admitted, answers) = (batch.admitted(0), batch.answers(0).to_vec());
+    let (admitted, answers) = (batch.admitted(0), batch.answers(0)[..plan.takes().len()].to_vec());
     drop(batch);
     Decision { admitted, plan, answers }
 }
@@ -61,7 +68,7 @@ impl Decision<'_> {
 #[cfg(test)]
 mod tests {
     use tidegate_core::{
-        Descriptor, DescriptorDraft, DomainDraft, Entry, Limit, LimitError, RuleDraft, Secret,
+        Charge, Descriptor, DescriptorDraft, DomainDraft, Entry, LimitError, OwnLimit, RuleDraft, Secret,
     };
     use tidegate_counters::MemorySize;
 
@@ -90,6 +97,38 @@ mod tests {
             (Some(1), Some(0)),
             "each descriptor is told its own"
         );
+        Ok(())
+    }
+
+    #[test]
+    fn a_limit_that_cannot_be_counted_refuses_but_penalties_stand() -> Result<(), LimitError> {
+        let limit = Limit::fixed_window(5, Micros::from_secs(60))?;
+        let node = |key: &str, limit| DescriptorDraft {
+            key: key.into(),
+            limits: vec![RuleDraft { limit: Some(limit), ..RuleDraft::default() }],
+            ..DescriptorDraft::default()
+        };
+        let descriptors =
+            vec![node("penalty", limit.clone().charging(Charge::Always)?), node("plain", limit)];
+        let domain = DomainDraft { name: "d".into(), descriptors, ..DomainDraft::default() };
+        let book = Book::new([domain], Secret::new([1; 16]));
+        let now = Micros::from_secs(1_800_000_000);
+        let counters = Memory::new(MemorySize::of_bytes(1 << 20), now).expect("memory");
+        let entries = [Entry { key: "penalty", value: "a" }, Entry { key: "plain", value: "a" }];
+        let own = Some(OwnLimit { amount: 1, window: Micros::ZERO });
+        let descriptors = [(0..1, None), (1..2, None), (0..2, own)].map(|(entries, limit)| Descriptor {
+            entries,
+            cost: 1,
+            limit,
+        });
+        let asked = |count| {
+            let query = Query { domain: "d", entries: &entries, descriptors: &descriptors[..count] };
+            decide(&book, &counters, &query, now)
+        };
+        assert!(!asked(3).admitted);
+        let after = asked(2);
+        let remaining: Vec<u32> = after.answers.iter().map(|answer| answer.verdict.remaining).collect();
+        assert_eq!((after.admitted, remaining), (true, vec![3, 4]), "only the penalty was charged before");
         Ok(())
     }
 }

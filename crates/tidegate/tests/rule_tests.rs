@@ -51,14 +51,17 @@ fn every_example_does_what_it_promises() -> Outcome {
 }
 
 #[test]
-fn failures_are_told_as_written_down() -> Outcome {
-    let run = test_in(&cases(), &["failing.yaml"])?;
-    assert_eq!((run.exit, run.stderr.as_str()), (Some(3), ""));
-    let golden = cases().join("failing.txt");
-    if std::env::var_os("TIDEGATE_BLESS").is_some() {
-        fs::write(&golden, &run.stdout)?;
+fn failures_and_mistakes_are_told_as_written_down() -> Outcome {
+    for (name, exit) in [("failing", 3), ("mistaken", 78)] {
+        let run = test_in(&cases(), &[&format!("{name}.yaml")])?;
+        assert_eq!(run.exit, Some(exit));
+        let told = if exit == 3 { &run.stdout } else { &run.stderr };
+        let golden = cases().join(format!("{name}.txt"));
+        if std::env::var_os("TIDEGATE_BLESS").is_some() {
+            fs::write(&golden, told)?;
+        }
+        assert_eq!(*told, fs::read_to_string(golden)?, "{name}");
     }
-    assert_eq!(run.stdout, fs::read_to_string(golden)?);
     Ok(())
 }
 

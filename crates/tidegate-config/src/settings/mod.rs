@@ -209,10 +209,16 @@ fn open(path: &Path, sources: &mut Sources, reader: &Reader) -> Option<Tree> {
 /// The settings of the file, by name. A file that says nothing is fine: all has a default.
 fn in_file<'a>(reader: &'a Reader, tree: &'a Tree) -> HashMap<String, Value<'a>> {
     let mut found = HashMap::new();
-    for node in tree.documents().filter(|node| node.kind() != NodeKind::Null) {
-        if let Some(map) = reader.map(node, &SETTINGS) {
-            descend(&map, "", &mut found);
-        }
+    let mut documents = tree.documents().filter(|node| node.kind() != NodeKind::Null);
+    if let Some(map) = documents.next().and_then(|node| reader.map(node, &SETTINGS)) {
+        descend(&map, "", &mut found);
+    }
+    if let Some(second) = documents.next() {
+        reader.say(
+            Diagnostic::new(Code::SaidTwice, second.span(), "a second document of settings")
+                .label("which of the two holds?")
+                .help("put all settings into one document, and remove the `---`"),
+        );
     }
     found
 }
