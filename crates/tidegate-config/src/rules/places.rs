@@ -317,7 +317,7 @@ const ALGORITHMS: &[Word] = &[
         .aliases(&["sliding_window_log"]),
     Word::new(
         "sliding_window_counter",
-        "This window and a part of the one before. 12 bytes; may be off by the limit.",
+        "This window and a part of the one before: a small state, which may be off by the limit.",
     ),
     Word::new("sub_window", "The window in parts; off by what one part holds."),
     Word::new("fixed_window", "Each aligned window; up to twice the limit around its edge."),
