@@ -13,21 +13,35 @@ use tidegate_core::{Book, Secret};
 use crate::load::{Fingerprint, Loaded, RuleFiles, fingerprint, load_marked};
 use crate::watch::Watch;
 
-/// Rules that can be loaded again.
-#[derive(Debug)]
-pub struct LiveRules {
+/// Rules that can be loaded again. What is in force is made of the book, `T`: the book alone, or with what somebody keeps beside it.
+pub struct LiveRules<T = Book> {
     files: RuleFiles,
     secret: Secret,
-    book: ArcSwap<Book>,
+    in_force: ArcSwap<T>,
+    make: Box<Make<T>>,
     /// One load at a time, so that an older one cannot end last. What the files looked like then.
     loading: Mutex<Fingerprint>,
     loads: AtomicU64,
     failures: AtomicU64,
 }
 
+/// Makes what is in force of a new book, and of what was in force before.
+type Make<T> = dyn Fn(Book, Option<&T>) -> T + Send + Sync;
+
 impl LiveRules {
     /// Loads the rules for the first time. Without any that are valid there is nothing to be live; what is wrong comes back.
     pub fn start(files: RuleFiles, secret: Secret) -> Result<(Arc<Self>, Loaded), Box<Loaded>> {
+        Self::start_with(files, secret, |book, _| book)
+    }
+}
+
+impl<T: Send + Sync + 'static> LiveRules<T> {
+    /// The same, with something beside the book. `make` is given each new book, and what was in force before.
+    pub fn start_with(
+        files: RuleFiles,
+        secret: Secret,
+        make: impl Fn(Book, Option<&T>) -> T + Send + Sync + 'static,
+    ) -> Result<(Arc<Self>, Loaded), Box<Loaded>> {
         let (mut loaded, seen) = load_marked(&files);
         if !loaded.is_valid() {
             return Err(Box::new(loaded));
@@ -36,7 +50,8 @@ impl LiveRules {
         let live = Self {
             files,
             secret,
-            book: ArcSwap::from_pointee(book),
+            in_force: ArcSwap::from_pointee(make(book, None)),
+            make: Box::new(make),
             loading: Mutex::new(seen),
             loads: AtomicU64::new(1),
             failures: AtomicU64::new(0),
@@ -44,10 +59,10 @@ impl LiveRules {
         Ok((Arc::new(live), loaded))
     }
 
-    /// The book in force. Held for one request: whoever holds it longer keeps an old one alive.
+    /// What is in force. Held for one request: whoever holds it longer keeps an old one alive.
     #[inline]
-    pub fn book(&self) -> Guard<Arc<Book>> {
-        self.book.load()
+    pub fn in_force(&self) -> Guard<Arc<T>> {
+        self.in_force.load()
     }
 
     /// Loads the rules again and, if there is no error in them, puts them in force. Counters are found by the rules' ids, so they go on
@@ -57,7 +72,8 @@ impl LiveRules {
         let mut loaded;
         (loaded, *last) = load_marked(&self.files);
         if loaded.is_valid() {
-            self.book.store(Arc::new(Book::new(std::mem::take(&mut loaded.domains), self.secret)));
+            let book = Book::new(std::mem::take(&mut loaded.domains), self.secret);
+            self.in_force.store(Arc::new((self.make)(book, Some(&self.in_force.load()))));
             self.loads.fetch_add(1, Ordering::Relaxed);
         } else {
             self.failures.fetch_add(1, Ordering::Relaxed);

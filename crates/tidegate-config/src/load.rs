@@ -31,6 +31,8 @@ const ATTEMPTS_MAX: usize = 5;
 pub struct RuleFiles {
     /// Files, and folders of files.
     pub paths: Vec<PathBuf>,
+    /// Texts that are here already, by name.
+    pub texts: Vec<(String, &'static str)>,
     /// Bounds of each file.
     pub caps: Caps,
     /// May a domain stand in several documents?
@@ -69,8 +71,9 @@ pub(crate) fn load_marked(files: &RuleFiles) -> (Loaded, Fingerprint) {
         let before = fingerprint(&files.paths);
         let texts = read_files(&files.paths, &files.caps, &reader, no_rule_files);
         if before == fingerprint(&files.paths) {
+            let built_in = files.texts.iter().map(|(name, text)| (name.clone(), Ok(text.as_bytes().to_vec())));
             let texts = texts.into_iter().map(|(path, bytes)| (path.display().to_string(), bytes));
-            return (load_all(texts, files, reader), before);
+            return (load_all(texts.chain(built_in), files, reader), before);
         }
     }
     let reader = Reader::new(&[]);

@@ -52,13 +52,13 @@ fn found(book: &Book, domain: &str) -> Option<(Key, u32)> {
     let entries = [Entry { key: "k", value: "v" }];
     let descriptors = [Descriptor { entries: 0..1, cost: 1, limit: None }];
     let mut plan = Plan::new();
-    book.plan(&Query { domain, entries: &entries, descriptors: &descriptors }, &mut plan);
+    book.plan(&Query { domain, entries: &entries, descriptors: &descriptors, lease: None }, &mut plan);
     plan.takes().first().map(|take| (take.key, plan.limit(take).amount()))
 }
 
 impl Node {
     fn amounts(&self) -> (u32, u32) {
-        let book = self.live.book();
+        let book = self.live.in_force();
         let amount = |domain| found(&book, domain).map_or(0, |(_, amount)| amount);
         (amount("a"), amount("b"))
     }
@@ -78,10 +78,10 @@ impl Node {
 fn a_change_is_in_force_soon_and_counters_go_on() {
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let node = node();
-    let before = found(&node.live.book(), "a").expect("a rule").0;
+    let before = found(&node.live.in_force(), "a").expect("a rule").0;
     write(node.folder.path(), 2);
     assert!(node.settles(2), "{:?}", node.amounts());
-    let after = found(&node.live.book(), "a").expect("a rule").0;
+    let after = found(&node.live.in_force(), "a").expect("a rule").0;
     assert_eq!(before, after, "the same counter, with another number");
 }
 
@@ -153,7 +153,7 @@ fn nobody_ever_sees_half_of_a_change() {
     let files = RuleFiles { paths: vec![current.clone()], ..RuleFiles::default() };
     let (live, _) = LiveRules::start(files, Secret::new([1; 16])).expect("rules");
     let amounts = || {
-        let book = live.book();
+        let book = live.in_force();
         ["a", "b"].map(|domain| found(&book, domain).map_or(0, |(_, amount)| amount))
     };
     let done = AtomicBool::new(false);

@@ -37,7 +37,7 @@ fn plan<T>(book: &Book, domain: &str, descriptors: &[&str], look: impl FnOnce(&P
         all.push(Descriptor { entries: from..entries.len(), cost: 1, limit: None });
     }
     let mut plan = Plan::new();
-    book.plan(&Query { domain, entries: &entries, descriptors: &all }, &mut plan);
+    book.plan(&Query { domain, entries: &entries, descriptors: &all, lease: None }, &mut plan);
     look(&plan)
 }
 
@@ -155,7 +155,7 @@ fn a_limit_in_the_request_is_used_instead_of_the_tree() {
     let descriptors = [Descriptor { entries: 0..1, cost: 1, limit: Some(own) }];
     let mut plan = Plan::new();
     for (domain, amounts) in [("d", vec![42]), ("other", vec![])] {
-        book.plan(&Query { domain, entries: &entries, descriptors: &descriptors }, &mut plan);
+        book.plan(&Query { domain, entries: &entries, descriptors: &descriptors, lease: None }, &mut plan);
         assert_eq!(
             plan.takes().iter().map(|take| plan.limit(take).amount()).collect::<Vec<_>>(),
             amounts,

@@ -411,6 +411,7 @@ impl Book {
             let start = self.secret.start().part(domain.as_bytes()).part(id.as_bytes());
             let start = said.limit.as_ref().map_or(start, |limit| limit.shape(start));
             self.rules.push(Rule {
+                number: self.rules.len(),
                 id: id.into(),
                 domain: domain.clone(),
                 tier: tier.map(Box::from),

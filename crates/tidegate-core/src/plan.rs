@@ -80,6 +80,15 @@ impl<'b> Plan<'b> {
         Self::default()
     }
 
+    /// The same room, for a request by another book.
+    pub fn recycle<'other>(mut self) -> Plan<'other> {
+        self.clear();
+        // Nothing is in them: collecting keeps the allocation, and only the lifetime changes.
+        let found = self.found.into_iter().map(|_| Found::default()).collect();
+        let takes = self.takes.into_iter().filter_map(|_| None).collect();
+        Plan { domain: None, exempt: false, found, takes, own: self.own }
+    }
+
     /// Forgets the request, keeps the room.
     pub fn clear(&mut self) {
         self.domain = None;
@@ -152,6 +161,7 @@ impl<'b> Plan<'b> {
                 entries: descriptor.map_or(query.entries, |descriptor| query.entries_of(descriptor)),
                 adds: domain.matching == Matching::Leaf && found.rule.is_none_or(|rule| !rule.always),
                 cost: cost.unwrap_or_default().into(),
+                lease: query.lease,
             };
             self.found[at].fate = match (found.rule, descriptor.and_then(|descriptor| descriptor.limit)) {
                 _ if found.fate != Fate::Open => found.fate,
@@ -189,7 +199,9 @@ impl<'b> Plan<'b> {
             None => rule.role(&key.bits().to_le_bytes()),
         };
         let named = |entry: &&Entry<'_>| rule.said.lease_id.as_deref() == Some(entry.key);
-        let lease = request.entries.iter().find(named).map(|entry| rule.place(entry.value));
+        let lease = request.entries.iter().find(named).map(|entry| entry.value);
+        // Nobody gives back under an id that nobody was told.
+        let lease = lease.or(request.lease.filter(|_| request.cost > 0)).map(|name| rule.place(name));
         let take = Planned {
             key,
             ask: Ask::Peek,
@@ -248,6 +260,8 @@ struct Request<'q> {
     /// Do costs on one counter add, or does the largest count?
     adds: bool,
     cost: i128,
+    /// The id of places that no entry names.
+    lease: Option<&'q str>,
 }
 
 impl Found<'_> {

@@ -42,6 +42,8 @@ pub struct Query<'q> {
     pub entries: &'q [Entry<'q>],
     /// The descriptors.
     pub descriptors: &'q [Descriptor],
+    /// The id under which places of concurrency limits are taken that no entry names. Without one they are taken by nobody, and expire.
+    pub lease: Option<&'q str>,
 }
 
 impl<'q> Query<'q> {

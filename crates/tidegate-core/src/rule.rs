@@ -142,6 +142,8 @@ pub struct RuleDraft {
 /// A limit in its place.
 #[derive(Debug)]
 pub struct Rule {
+    /// Its place among the rules of the book.
+    pub number: usize,
     /// Domain, path, and name or else algorithm and window.
     pub id: Box<str>,
     /// The domain.

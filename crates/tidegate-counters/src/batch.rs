@@ -65,6 +65,14 @@ impl<'a> Batch<'a> {
         Self::default()
     }
 
+    /// The same room, for takes by other limits.
+    pub fn recycle<'other>(mut self) -> Batch<'other> {
+        self.clear();
+        // Nothing is in it: collecting keeps the allocation, and only the lifetime changes.
+        let takes = self.takes.into_iter().filter_map(|_| None).collect();
+        Batch { takes, ends: self.ends, answers: self.answers, admitted: self.admitted, judged: 0 }
+    }
+
     /// Forgets requests and answers, keeps the room.
     pub fn clear(&mut self) {
         self.takes.clear();

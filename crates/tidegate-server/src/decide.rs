@@ -3,42 +3,67 @@
 use tidegate_core::{Ask, Book, Fate, Key, Limit, Micros, Plan, Query, Role, told};
 use tidegate_counters::{Answer, Batch, Memory, Take};
 
+/// How many counters one request may ask. The sets of all are locked at the same time.
+pub const TAKES_MAX: usize = 256;
+
+/// What is kept between decisions, so that the next one allocates nothing. One for each thread that decides.
+#[derive(Debug, Default)]
+pub struct Room {
+    plan: Plan<'static>,
+    batch: Batch<'static>,
+}
+
 /// What became of one request.
 #[derive(Debug)]
-pub struct Decision<'b> {
+pub struct Decision<'d> {
     /// May it go on?
     pub admitted: bool,
     /// What counted for it.
-    pub plan: Plan<'b>,
-    /// What the counters said, an answer for each take of the plan.
-    pub answers: Vec<Answer>,
+    pub plan: &'d Plan<'d>,
+    /// What the counters said, an answer for each take of the plan; none if there were too many.
+    pub answers: &'d [Answer],
+    /// It asked for more counters than a request may; it is refused, and nothing was asked.
+    pub too_much: bool,
 }
 
-/// Decides one request by `book`, on counters in memory.
-pub fn decide<'b>(book: &'b Book, counters: &Memory, query: &Query<'_>, now: Micros) -> Decision<'b> {
-    let mut plan = Plan::new();
+/// Decides one request by `book`, on counters in memory, and shows what became of it to `view`.
+pub fn decide<R>(
+    book: &Book,
+    counters: &Memory,
+    query: &Query<'_>,
+    now: Micros,
+    room: &mut Room,
+    view: impl FnOnce(&Decision<'_>) -> R,
+) -> R {
+    let mut plan = std::mem::take(&mut room.plan).recycle();
+    let mut batch = std::mem::take(&mut room.batch).recycle();
     book.plan(query, &mut plan);
+    let too_much = plan.takes().len() > TAKES_MAX;
     // A request that is refused whatever the counters say still gives back, and is charged where that is always: one more take that nothing
     // fits refuses it.
     let nothing = Limit::fixed_window(0, Micros::from_secs(1)).ok().filter(|_| plan.refused());
-    let refuses = nothing.as_ref().map(|limit| Take {
-        key: Key::of_bits(0),
-        limit,
-        ask: Ask::Charge { cost: 1 },
-        role: Role::Enforce,
-    });
-    let takes = plan.takes().iter().map(|take| Take {
-        key: take.key,
-        limit: plan.limit(take),
-        ask: take.ask,
-        role: take.role,
-    });
-    let mut batch = Batch::new();
-    batch.push(takes.chain(refuses));
-    counters.take_now(&mut batch, now);
-    let (admitted, answers) = (batch.admitted(0), batch.answers(0)[..plan.takes().len()].to_vec());
-    drop(batch);
-    Decision { admitted, plan, answers }
+    if !too_much {
+        let refuses = nothing.as_ref().map(|limit| Take {
+            key: Key::of_bits(0),
+            limit,
+            ask: Ask::Charge { cost: 1 },
+            role: Role::Enforce,
+        });
+        let takes = plan.takes().iter().map(|take| Take {
+            key: take.key,
+            limit: plan.limit(take),
+            ask: take.ask,
+            role: take.role,
+        });
+        batch.push(takes.chain(refuses));
+        counters.take_now(&mut batch, now);
+    }
+    let answers = if too_much { &[] } else { &batch.answers(0)[..plan.takes().len()] };
+    let result =
+        view(&Decision { admitted: !too_much && batch.admitted(0), plan: &plan, answers, too_much });
+    room.batch = batch.recycle();
+    room.plan = plan.recycle();
+    result
 }
 
 impl Decision<'_> {
@@ -88,15 +113,14 @@ mod tests {
         let counters = Memory::new(MemorySize::of_bytes(1 << 20), now).expect("memory");
         let entries = [Entry { key: "small", value: "a" }, Entry { key: "large", value: "a" }];
         let descriptors = [0..1, 1..2].map(|entries| Descriptor { entries, cost: 1, limit: None });
-        let query = Query { domain: "d", entries: &entries, descriptors: &descriptors };
-        decide(&book, &counters, &query, now);
-        let second = decide(&book, &counters, &query, now);
-        assert!(second.admitted);
-        assert_eq!(
-            (second.told(), second.told_for(0)),
-            (Some(1), Some(0)),
-            "each descriptor is told its own"
-        );
+        let query = Query { domain: "d", entries: &entries, descriptors: &descriptors, lease: None };
+        let mut room = Room::default();
+        decide(&book, &counters, &query, now, &mut room, |_| ());
+        decide(&book, &counters, &query, now, &mut room, |second| {
+            assert!(second.admitted);
+            let told = (second.told(), second.told_for(0));
+            assert_eq!(told, (Some(1), Some(0)), "each descriptor is told its own");
+        });
         Ok(())
     }
 
@@ -122,13 +146,14 @@ mod tests {
             limit,
         });
         let asked = |count| {
-            let query = Query { domain: "d", entries: &entries, descriptors: &descriptors[..count] };
-            decide(&book, &counters, &query, now)
+            let query = Query { domain: "d", entries: &entries, descriptors: &descriptors[..count], lease: None };
+            decide(&book, &counters, &query, now, &mut Room::default(), |decision| {
+                let remaining = decision.answers.iter().map(|answer| answer.verdict.remaining);
+                (decision.admitted, remaining.collect::<Vec<u32>>())
+            })
         };
-        assert!(!asked(3).admitted);
-        let after = asked(2);
-        let remaining: Vec<u32> = after.answers.iter().map(|answer| answer.verdict.remaining).collect();
-        assert_eq!((after.admitted, remaining), (true, vec![3, 4]), "only the penalty was charged before");
+        assert!(!asked(3).0);
+        assert_eq!(asked(2), (true, vec![3, 4]), "only the penalty was charged before");
         Ok(())
     }
 }

@@ -3,4 +3,4 @@
 mod decide; // from a query to a decision
 pub mod rls; // Envoy's rate limit protocol
 
-pub use decide::{Decision, decide};
+pub use decide::{Decision, Room, TAKES_MAX, decide};

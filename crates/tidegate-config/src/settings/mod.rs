@@ -255,6 +255,7 @@ fn settings(chosen: &HashMap<&str, Value<'_>>, folder: &Path, all: &[Setting], l
     Settings {
         rules: RuleFiles {
             paths: vec![path("rules.path")],
+            texts: Vec::new(),
             caps,
             merge_domains: flag("rules.merge_domains"),
             defaults: Defaults::of(|name| get(&format!("defaults.{name}")), Defaults::default()),

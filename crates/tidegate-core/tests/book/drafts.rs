@@ -92,5 +92,5 @@ pub(crate) fn with_query<R>(request: &rules::Request, ask: impl FnOnce(&Query<'_
                 .map(|own| OwnLimit { amount: own.amount, window: Micros::new(own.window_us) }),
         });
     }
-    ask(&Query { domain: &request.domain, entries: &entries, descriptors: &descriptors })
+    ask(&Query { domain: &request.domain, entries: &entries, descriptors: &descriptors, lease: None })
 }

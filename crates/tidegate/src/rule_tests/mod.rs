@@ -10,7 +10,7 @@ use tidegate_config::{
 };
 use tidegate_core::{Book, Descriptor, Entry, Query, Secret};
 use tidegate_counters::{Memory, MemoryError, MemorySize};
-use tidegate_server::decide;
+use tidegate_server::{Room, decide};
 
 pub(crate) use junit::junit;
 
@@ -76,7 +76,7 @@ impl<'t> Subject<'t> {
     fn run_one(&self, test: &RuleTest) -> Result<Vec<Diagnostic>, MemoryError> {
         let counters = Memory::new(MemorySize::of_bytes(COUNTERS_BYTES), self.tests.start)?;
         let mut now = self.tests.start;
-        let mut failures = Vec::new();
+        let (mut failures, mut room) = (Vec::new(), Room::default());
         for (at, step) in test.steps.iter().enumerate() {
             let ask = match step {
                 Step::Wait(wait) => {
@@ -87,21 +87,22 @@ impl<'t> Subject<'t> {
             };
             let (entries, descriptors) = query(ask);
             let domain = ask.domain.as_ref().map_or(self.domain.as_str(), |domain| &domain.value);
-            let query = Query { domain, entries: &entries, descriptors: &descriptors };
+            let query = Query { domain, entries: &entries, descriptors: &descriptors, lease: None };
             let mut failed = false;
             for time in 1..=ask.times {
                 if time > 1 {
                     now = now.plus(ask.every);
                 }
-                let decision = decide(&self.book, &counters, &query, now);
-                let Some(expect) = ask.expect.as_ref().filter(|_| !failed) else { continue };
-                let wrong = compare::compare(expect, &decision);
-                if !wrong.is_empty() {
-                    failed = true;
-                    let since_start = now.minus(self.tests.start);
-                    let scene = story::Scene { test, step: at + 1, ask, time, since_start };
-                    failures.push(scene.tell(expect, &wrong, &decision, &self.book));
-                }
+                decide(&self.book, &counters, &query, now, &mut room, |decision| {
+                    let Some(expect) = ask.expect.as_ref().filter(|_| !failed) else { return };
+                    let wrong = compare::compare(expect, decision);
+                    if !wrong.is_empty() {
+                        failed = true;
+                        let since_start = now.minus(self.tests.start);
+                        let scene = story::Scene { test, step: at + 1, ask, time, since_start };
+                        failures.push(scene.tell(expect, &wrong, decision, &self.book));
+                    }
+                });
             }
         }
         let stats = counters.stats();
