@@ -21,7 +21,7 @@ pub struct Found<'b> {
 }
 
 /// What became of a rule that was found.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Fate {
     /// Not known yet.
     #[default]

@@ -38,40 +38,65 @@ pub fn decide<R>(
     let mut plan = std::mem::take(&mut room.plan).recycle();
     let mut batch = std::mem::take(&mut room.batch).recycle();
     book.plan(query, &mut plan);
-    let too_much = plan.takes().len() > TAKES_MAX;
-    // A request that is refused whatever the counters say still gives back, and is charged where that is always: one more take that nothing
-    // fits refuses it.
-    let nothing = Limit::fixed_window(0, Micros::from_secs(1)).ok().filter(|_| plan.refused());
-    if !too_much {
-        let refuses = nothing.as_ref().map(|limit| Take {
-            key: Key::of_bits(0),
-            limit,
-            ask: Ask::Charge { cost: 1 },
-            role: Role::Enforce,
-        });
-        let takes = plan.takes().iter().map(|take| Take {
-            key: take.key,
-            limit: plan.limit(take),
-            ask: take.ask,
-            role: take.role,
-        });
-        batch.push(takes.chain(refuses));
+    let refusing = refusing(&plan);
+    if lay_out(&plan, refusing.as_ref(), &mut batch) {
         counters.take_now(&mut batch, now);
     }
-    let answers = if too_much { &[] } else { &batch.answers(0)[..plan.takes().len()] };
-    let result =
-        view(&Decision { admitted: !too_much && batch.admitted(0), plan: &plan, answers, too_much });
+    let result = view(&Decision::of(&plan, &batch));
     room.batch = batch.recycle();
     room.plan = plan.recycle();
     result
 }
 
-impl Decision<'_> {
-    /// The take that speaks for the whole request. One of a quota that refused does not, where another let the request pass: nobody who is
-    /// admitted is told to wait.
+/// A limit that nothing fits, for a request that is refused whatever the counters say: it still gives back, and is charged where that is
+/// always, so it is asked with one more take that refuses it.
+pub(crate) fn refusing(plan: &Plan<'_>) -> Option<Limit> {
+    Limit::fixed_window(0, Micros::from_secs(1)).ok().filter(|_| plan.refused())
+}
+
+/// Makes a plan the one request of a batch; says whether it did, for it may ask too much.
+pub(crate) fn lay_out<'p>(plan: &'p Plan<'_>, refusing: Option<&'p Limit>, batch: &mut Batch<'p>) -> bool {
+    if plan.takes().len() > TAKES_MAX {
+        return false;
+    }
+    let refuses = refusing.map(|limit| Take {
+        key: Key::of_bits(0),
+        limit,
+        ask: Ask::Charge { cost: 1 },
+        role: Role::Enforce,
+    });
+    let takes = plan.takes().iter().map(|take| Take {
+        key: take.key,
+        limit: plan.limit(take),
+        ask: take.ask,
+        role: take.role,
+    });
+    batch.push(takes.chain(refuses));
+    true
+}
+
+impl<'d> Decision<'d> {
+    /// What a plan came to, once the counters were asked; if they were not, it asked too much.
+    pub(crate) fn of(plan: &'d Plan<'d>, batch: &'d Batch<'d>) -> Self {
+        let too_much = batch.is_empty();
+        let answers = if too_much { &[] } else { &batch.answers(0)[..plan.takes().len()] };
+        Self { admitted: !too_much && batch.admitted(0), plan, answers, too_much }
+    }
+
+    /// The take that speaks for the whole request.
+    ///
+    /// Of a quota only one has to pass. Where one did, those that refused do not speak: nobody is told to wait for what was not needed.
+    /// Where none did, the one speaks that passes first.
     pub fn told(&self) -> Option<usize> {
-        let speaks = |take: &usize| !self.admitted || self.answers[*take].verdict.admitted();
-        self.told_of((0..self.answers.len()).filter(speaks))
+        let of_quota = |take: &usize| self.plan.takes()[*take].role == Role::Quota;
+        let passes = |take: &usize| self.answers[*take].verdict.admitted();
+        let all = || 0..self.answers.len();
+        let wait = |take: &usize| self.answers[*take].verdict.retry_after.unwrap_or(Micros::MAX);
+        let first = match all().filter(of_quota).any(|take| passes(&take)) {
+            true => None,
+            false => all().filter(of_quota).min_by_key(wait),
+        };
+        self.told_of(all().filter(|take| !of_quota(take) || passes(take) || Some(*take) == first))
     }
 
     /// The take that speaks for a descriptor, if anything was counted for it.
@@ -124,6 +149,44 @@ mod tests {
         Ok(())
     }
 
+    /// Who is refused elsewhere was told to wait for a quota that let it pass; and of several quotas, for the slowest.
+    #[test]
+    fn who_is_refused_is_told_to_wait_for_what_is_needed() -> Result<(), LimitError> {
+        let node = |key: &str, secs, quota| -> Result<DescriptorDraft, LimitError> {
+            let limit = Some(Limit::sliding_log(1, Micros::from_secs(secs))?);
+            let rule = RuleDraft { limit, quota, ..RuleDraft::default() };
+            Ok(DescriptorDraft { key: key.into(), limits: vec![rule], ..DescriptorDraft::default() })
+        };
+        let descriptors =
+            vec![node("year", 9_000_000, true)?, node("hour", 3_600, true)?, node("key", 60, false)?];
+        let domain = DomainDraft { name: "d".into(), descriptors, ..DomainDraft::default() };
+        let book = Book::new([domain], Secret::new([1; 16]));
+        let now = Micros::from_secs(1_800_000_000);
+        let told = |before: &[&str], asks: &[&str]| {
+            let counters = Memory::new(MemorySize::of_bytes(1 << 20), now).expect("memory");
+            let decide = |keys: &[&str]| {
+                let entries: Vec<Entry<'_>> = keys.iter().map(|key| Entry { key, value: "a" }).collect();
+                let descriptors: Vec<Descriptor> = (0..keys.len())
+                    .map(|at| Descriptor { entries: at..at + 1, cost: 1, limit: None })
+                    .collect();
+                let query = Query { domain: "d", entries: &entries, descriptors: &descriptors, lease: None };
+                decide(&book, &counters, &query, now, &mut Room::default(), |decision| {
+                    let told = decision.told().map(|take| decision.answers[take].verdict.retry_after);
+                    (decision.admitted, told.flatten())
+                })
+            };
+            before.iter().for_each(|key| assert!(decide(&[key]).0));
+            decide(asks)
+        };
+        let secs = |secs| (false, Some(Micros::from_secs(secs)));
+        assert_eq!(told(&["year", "key"], &["year", "hour", "key"]), secs(60), "the hour lets it pass");
+        assert_eq!(told(&["year", "hour"], &["year", "hour", "key"]), secs(3_600), "the hour is enough");
+        assert_eq!(told(&["year", "hour", "key"], &["year", "hour", "key"]), secs(3_600));
+        assert_eq!(told(&["year", "key"], &["year", "key"]), secs(9_000_000), "nothing else is left");
+        assert_eq!(told(&["year"], &["year", "hour", "key"]), (true, None));
+        Ok(())
+    }
+
     #[test]
     fn a_limit_that_cannot_be_counted_refuses_but_penalties_stand() -> Result<(), LimitError> {
         let limit = Limit::fixed_window(5, Micros::from_secs(60))?;
@@ -146,7 +209,8 @@ mod tests {
             limit,
         });
         let asked = |count| {
-            let query = Query { domain: "d", entries: &entries, descriptors: &descriptors[..count], lease: None };
+            let query =
+                Query { domain: "d", entries: &entries, descriptors: &descriptors[..count], lease: None };
             decide(&book, &counters, &query, now, &mut Room::default(), |decision| {
                 let remaining = decision.answers.iter().map(|answer| answer.verdict.remaining);
                 (decision.admitted, remaining.collect::<Vec<u32>>())
