@@ -213,3 +213,26 @@ impl Page {
         self.text += &format!("{}\n", line.trim_end());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_broken_between_words_and_where_there_are_none_anywhere() {
+        let long = "x".repeat(150);
+        for (text, expected) in [
+            ("a b", vec![2 + 3]),
+            ("", vec![0]),
+            (long.as_str(), vec![100, 4 + 52]),
+            (&format!("a {long}"), vec![2 + 1, 100, 4 + 54]),
+            (&"word ".repeat(40), vec![2 + 19 * 5 - 1, 4 + 19 * 5 - 1, 4 + 2 * 5 - 1]),
+            (&"y".repeat(5_000), [vec![100], vec![100; 9], vec![4 + 39]].concat()),
+        ] {
+            let mut page = Page::default();
+            page.line(2, 4, text);
+            let columns: Vec<usize> = page.text.lines().map(|line| line.chars().count()).collect();
+            assert_eq!(columns, expected, "{}", page.text);
+        }
+    }
+}
