@@ -17,8 +17,8 @@ mod tls; // certificates
 
 pub use decide::{Asks, Decision, Room, TAKES_MAX, decide, decide_as};
 pub use internal_call::InternalCalls;
-pub use net::{Cores, Entrance, Lifetime, Listener, Phase, PlaceLimits, Places, Protocol, listen};
+pub use net::{Cores, Entrance, Lifetime, Listener, Phase, PlaceLimits, Places, Protocol, Serve, listen};
 pub use node::{Core, Decided, INTERNAL_CALL, InForce, Node, ReplyStyle, Standing};
 pub use receipts::{Charges, RECEIPTS_MAX, Receipts};
-pub use serve::Entrances;
+pub use serve::{AnyBody, Entrances};
 pub use tls::{Tls, TlsError, TlsFiles};

@@ -26,7 +26,6 @@ use tidegate_telemetry::{Build, Metrics, RefusalLog, TopKeys};
 use tokio::runtime::Runtime;
 
 use data::{Data, DataError};
-pub(crate) use rules::DEMO;
 
 /// What has to be done every so often: idle keys leave.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
@@ -140,7 +139,8 @@ impl Running {
             Cores::start(threads, move |number| Entrances::new(Core::new(number, node.clone()), beside.clone()))?
         };
         let cores = Arc::new(cores);
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        // It runs while somebody waits on it: from `wait` on.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(beside.tell_health(true));
         let certificates = [&rls, &http].into_iter().filter_map(Door::follow_certificates).collect::<io::Result<_>>()?;
         for door in [rls, http] {
@@ -241,8 +241,8 @@ fn sweep(runtime: &Runtime, node: &Arc<Node>) {
     runtime.spawn(async move {
         let mut every = tokio::time::interval(SWEEP_EVERY);
         while let Some(node) = node.upgrade() {
-            node.counters.sweep(node.now());
-            drop(node);
+            let swept = tokio::task::spawn_blocking(move || node.counters.sweep(node.now()));
+            let _ = swept.await; // Its panic has been told already.
             every.tick().await;
         }
     });
