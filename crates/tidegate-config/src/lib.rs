@@ -74,7 +74,7 @@ pub use rule_tests::{
 pub use rules::{DEFAULTS, DESCRIPTOR, DOMAIN, Defaults, EXEMPT, RATE_LIMIT, REPLACES, TIER};
 pub use scalars::{Cidr, Percent};
 pub use schema::{rule_tests_schema, rules_schema, schema, settings_schema};
-pub use settings::{
+pub use settings::{InternalSettings, ListenerSettings, TlsSettings, 
     FILE_VARIABLE, Given, Resolved, SETTINGS, SETTINGS_FILE, Said, Setting, Settings, resolve,
 };
 pub use source::{LineColumn, Sources, Span};

@@ -30,6 +30,19 @@ pub enum Mode {
     Degraded,
 }
 
+impl Mode {
+    /// Its name, as it is told.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::Leased => "leased",
+            Self::Capped => "capped",
+            Self::Local => "local",
+            Self::Degraded => "degraded",
+        }
+    }
+}
+
 /// What a store says about one take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Answer {

@@ -1,7 +1,11 @@
 //! From a query to a decision: what the book says counts, what the counters say to that, and what it comes to.
 
-use tidegate_core::{Ask, Book, Fate, Key, Limit, Micros, Plan, Query, Role, told};
+use tidegate_core::{
+    Algorithm, Ask, Book, Fate, Found, Key, Limit, Micros, Plan, Planned, Query, Role, told,
+};
 use tidegate_counters::{Answer, Batch, Memory, Take};
+
+use crate::receipts::Charges;
 
 /// How many counters one request may ask. The sets of all are locked at the same time.
 pub const TAKES_MAX: usize = 256;
@@ -26,11 +30,76 @@ pub struct Decision<'d> {
     pub too_much: bool,
 }
 
+/// What a request asks of the counters that its plan finds.
+#[derive(Clone, Copy, Debug)]
+pub enum Asks<'a> {
+    /// What the plan says: charges, peeks, refunds.
+    Planned,
+    /// To keep the places that it holds; of nothing else.
+    Renew,
+    /// To give back the places that it holds; of nothing else.
+    Release,
+    /// To give back what was charged.
+    Refund {
+        /// How much of it; none is all.
+        units: Option<u64>,
+        /// What was charged.
+        charges: &'a Charges,
+    },
+    /// To make what was charged into what it turned out to cost.
+    Settle {
+        /// What it cost.
+        actual: u64,
+        /// What was charged.
+        charges: &'a Charges,
+    },
+}
+
+impl Asks<'_> {
+    /// What is asked of one counter, and what its answer means for the request.
+    fn of(&self, take: &Planned<'_>, limit: &Limit) -> (Ask, Role) {
+        let held = match take.ask {
+            Ask::Acquire { id, .. } if limit.algorithm() == Algorithm::Concurrency => Some(id),
+            _ => None,
+        };
+        let charged = |charges: &Charges| {
+            charges.iter().find(|(key, _)| *key == take.key).map(|(_, receipt)| *receipt)
+        };
+        let ask = match *self {
+            Self::Planned => return (take.ask, take.role),
+            Self::Renew => held.map(|id| Ask::Renew { id }),
+            Self::Release => held.map(|id| Ask::Release { id }),
+            Self::Refund { units, charges } => charged(charges).map(|receipt| Ask::Refund {
+                units: units.unwrap_or(receipt.units),
+                receipt: Some(receipt),
+            }),
+            Self::Settle { actual, charges } => {
+                charged(charges).map(|receipt| Ask::Settle { receipt, actual })
+            }
+        };
+        // What is not meant is looked at, and has no say.
+        ask.map_or((Ask::Peek, Role::Shadow), |ask| (ask, take.role))
+    }
+}
+
 /// Decides one request by `book`, on counters in memory, and shows what became of it to `view`.
 pub fn decide<R>(
     book: &Book,
     counters: &Memory,
     query: &Query<'_>,
+    now: Micros,
+    room: &mut Room,
+    view: impl FnOnce(&Decision<'_>) -> R,
+) -> R {
+    decide_as(book, counters, query, &Asks::Planned, now, room, view)
+}
+
+/// The same, for a request that may ask for something else.
+pub fn decide_as<R>(
+    book: &Book,
+    counters: &Memory,
+    query: &Query<'_>,
+    asks: &Asks<'_>,
     now: Micros,
     room: &mut Room,
     view: impl FnOnce(&Decision<'_>) -> R,
@@ -49,11 +118,10 @@ pub fn decide<R>(
             ask: Ask::Charge { cost: 1 },
             role: Role::Enforce,
         });
-        let takes = plan.takes().iter().map(|take| Take {
-            key: take.key,
-            limit: plan.limit(take),
-            ask: take.ask,
-            role: take.role,
+        let takes = plan.takes().iter().map(|take| {
+            let limit = plan.limit(take);
+            let (ask, role) = asks.of(take, limit);
+            Take { key: take.key, limit, ask, role }
         });
         batch.push(takes.chain(refuses));
         counters.take_now(&mut batch, now);
@@ -76,7 +144,9 @@ impl Decision<'_> {
 
     /// The take that speaks for a descriptor, if anything was counted for it.
     pub fn told_for(&self, descriptor: usize) -> Option<usize> {
-        let found = self.plan.found().iter().filter(|found| found.descriptor == Some(descriptor));
+        // A rule that always counts belongs to no descriptor; it is told with the first, so that somebody tells of it.
+        let of_it = |found: &&Found<'_>| found.descriptor.unwrap_or(0) == descriptor;
+        let found = self.plan.found().iter().filter(of_it);
         let takes =
             found.filter_map(|found| if let Fate::Counted(take) = found.fate { Some(take) } else { None });
         self.told_of(takes)
