@@ -83,7 +83,7 @@ impl Reason {
 }
 
 words! {
-    /// What became of a call that says it comes from another node.
+    /// What became of a call that said it comes from inside.
     pub InternalCall {
         /// It does.
         Verified = "verified",
@@ -91,7 +91,7 @@ words! {
         Malformed = "malformed",
         /// It was signed too long ago.
         Stale = "stale",
-        /// It was not signed by a node of ours.
+        /// It was not signed by one of us.
         Wrong = "wrong",
     }
 }
