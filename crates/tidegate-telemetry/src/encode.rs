@@ -13,7 +13,7 @@ use prometheus_client::registry::{Registry, Unit};
 use tidegate_core::Micros;
 
 use crate::metrics::{CoreSums, DURATION_BOUNDS_US};
-use crate::rules::{REMAINING_BOUNDS_PPM, RuleSums};
+use crate::rules::{PARTS, REMAINING_BOUNDS, RuleSums};
 use crate::table::{self, Kind, Metric};
 use crate::words::{ConnectionRefused, Evicted, InternalCall, Policy, Reason, RequestOutcome, Said, Server};
 use crate::{Gauges, Metrics, RuleMetrics, log};
@@ -72,10 +72,15 @@ impl Page {
         }
         self.write_rules_of_all_tiers(encoder)?;
         let mut family = Family::new(encoder, &table::REMAINING)?;
-        let bounds = REMAINING_BOUNDS_PPM.map(|bound_ppm| bound_ppm as f64 / 1e6);
+        let bounds = REMAINING_BOUNDS.map(|twentieths| twentieths as f64 / 20.0);
         for rule in &self.rules {
             let labels = [&*rule.labels.domain, &*rule.labels.rule, &*rule.labels.tier];
-            family.histogram(&labels, &bounds, &rule.remaining, rule.remaining_sum_ppm as f64 / 1e6)?;
+            family.histogram(
+                &labels,
+                &bounds,
+                &rule.remaining,
+                rule.remaining_parts as f64 / PARTS as f64,
+            )?;
         }
         Ok(())
     }

@@ -89,7 +89,7 @@ impl CoreMetrics {
         self.internal_errors[Policy::from(policy) as usize].add(1);
     }
 
-    /// A call said that it comes from another node.
+    /// A call said that it comes from inside.
     #[inline]
     pub fn internal_call(&self, result: InternalCall) {
         self.internal_calls[result as usize].add(1);

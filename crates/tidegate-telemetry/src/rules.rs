@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
-use tidegate_core::{Book, Role, Rule, Verdict};
+use tidegate_core::{Book, Outcome, Role, Rule, Verdict};
 
 use crate::count::{APART_BYTES, Count};
 use crate::label::{Labels, hash};
@@ -22,9 +22,12 @@ const REQUEST: &str = "request";
 /// Rules beyond [`RULES_SHOWN_MAX`].
 const OTHERS: &str = "others";
 
-/// The upper bounds of what remains, as a part of the limit, in millionths.
-pub(crate) const REMAINING_BOUNDS_PPM: [u64; 8] =
-    [0, 50_000, 100_000, 250_000, 500_000, 750_000, 900_000, 1_000_000];
+/// The upper bounds of what remains, in twentieths of the limit.
+pub(crate) const REMAINING_BOUNDS: [u64; 8] = [0, 1, 2, 5, 10, 15, 18, 20];
+/// What remains is told in parts of a twentieth, so fine that a sum of them is a sum of ratios for all purposes.
+const PARTS_BITS: u32 = 16;
+/// All parts of a limit.
+pub(crate) const PARTS: u64 = 20 << PARTS_BITS;
 
 /// The numbers of all rules of a book.
 #[derive(Debug)]
@@ -66,15 +69,26 @@ struct Series {
 #[derive(Default, Debug)]
 #[repr(align(128))]
 struct Shard {
-    allowed: Count,
-    /// By [`Reason`]; together, all that was refused.
-    denied: [Count; Reason::ALL.len()],
-    shadow_refused: Count,
-    degraded: Count,
+    /// By [`Outcome`], then [`SHADOW_REFUSED`] and [`DEGRADED`].
+    said: [Count; 6],
     forgiven: Count,
-    remaining: [Count; REMAINING_BOUNDS_PPM.len()],
-    remaining_sum_ppm: Count,
+    remaining: [Count; REMAINING_BOUNDS.len()],
+    remaining_parts: Count,
 }
+
+const SHADOW_REFUSED: usize = 4;
+const DEGRADED: usize = 5;
+
+// An outcome is where its count is, and a reason is behind the one that is none.
+const _: () = {
+    assert!(Outcome::Admitted as usize == 0 && Outcome::NotHeld as usize == SHADOW_REFUSED - 1);
+    let mut at = 0;
+    while at < Reason::ALL.len() {
+        let reason = Reason::ALL[at];
+        assert!(at == reason as usize && at + 1 == reason.outcome() as usize);
+        at += 1;
+    }
+};
 
 // Two lines, and no core shares one with another.
 const _: () = assert!(size_of::<Shard>() == APART_BYTES && align_of::<Shard>() == APART_BYTES);
@@ -173,46 +187,43 @@ impl Series {
 impl Shard {
     #[inline]
     fn count(&self, role: Role, verdict: &Verdict, degraded: bool) {
-        match (degraded, Reason::of(verdict.outcome)) {
-            // Nothing was counted: what remains is not known.
-            (true, _) => return self.degraded.add(1),
-            (false, None) => self.allowed.add(1),
-            (false, Some(_)) if role == Role::Shadow => self.shadow_refused.add(1),
-            (false, Some(reason)) => self.denied[reason as usize].add(1),
+        if degraded {
+            return self.said[DEGRADED].add(1); // Nothing was counted: what remains is not known.
         }
-        if verdict.forgiven > 0 {
-            self.forgiven.add(verdict.forgiven);
-        }
-        let remaining_ppm = remaining_ppm(verdict);
-        self.remaining[bucket(remaining_ppm)].add(1);
-        self.remaining_sum_ppm.add(remaining_ppm);
+        let in_shadow = role == Role::Shadow && !verdict.admitted();
+        let said = if in_shadow { SHADOW_REFUSED } else { verdict.outcome as usize };
+        self.said[said].add(1);
+        self.forgiven.add(verdict.forgiven);
+        let parts = remaining_parts(verdict);
+        self.remaining[bucket(parts)].add(1);
+        self.remaining_parts.add(parts);
     }
 }
 
-/// What remains of a limit, in millionths, rounded up. A burst may hold more than the limit; it counts as all of it.
+/// What remains of a limit, rounded up. A burst may hold more than the limit; it counts as all of it.
 #[inline]
-fn remaining_ppm(verdict: &Verdict) -> u64 {
+fn remaining_parts(verdict: &Verdict) -> u64 {
     let limit = u64::from(verdict.limit.max(1));
     let remaining = u64::from(verdict.remaining).min(limit);
-    (remaining * 1_000_000).div_ceil(limit)
+    (remaining * PARTS).div_ceil(limit) // Far below 2^64: there are 2^32 of them, and 2^21 parts.
 }
 
-/// The first bucket whose bound is not exceeded. Bounds are whole twentieths, so rounding up to those finds it.
+/// The first bucket whose bound is not exceeded: bounds are whole twentieths, so rounding up to those finds it.
 #[inline]
-fn bucket(remaining_ppm: u64) -> usize {
-    const STEP_PPM: u64 = 50_000;
-    const BUCKETS: [u8; 21] = {
-        let (mut buckets, mut step, mut bucket) = ([0; 21], 0, 0);
-        while step < buckets.len() {
-            if step as u64 * STEP_PPM > REMAINING_BOUNDS_PPM[bucket] {
+fn bucket(parts: u64) -> usize {
+    const BUCKETS: [u8; 32] = {
+        let (mut buckets, mut twentieths, mut bucket) = ([0; 32], 0, 0);
+        while twentieths <= 20 {
+            if twentieths > REMAINING_BOUNDS[bucket] {
                 bucket += 1;
             }
-            buckets[step] = bucket as u8;
-            step += 1;
+            buckets[twentieths as usize] = bucket as u8;
+            twentieths += 1;
         }
         buckets
     };
-    BUCKETS[(remaining_ppm.div_ceil(STEP_PPM) as usize).min(BUCKETS.len() - 1)].into()
+    let twentieths = (parts + (1 << PARTS_BITS) - 1) >> PARTS_BITS;
+    BUCKETS[twentieths as usize % BUCKETS.len()].into()
 }
 
 /// What all cores have counted of one rule so far.
@@ -224,8 +235,8 @@ pub(crate) struct RuleSums {
     pub(crate) shadow_refused: u64,
     pub(crate) degraded: u64,
     pub(crate) forgiven: u64,
-    pub(crate) remaining: [u64; REMAINING_BOUNDS_PPM.len()],
-    pub(crate) remaining_sum_ppm: u64,
+    pub(crate) remaining: [u64; REMAINING_BOUNDS.len()],
+    pub(crate) remaining_parts: u64,
 }
 
 impl RuleMetrics {
@@ -247,13 +258,13 @@ impl Series {
         };
         RuleSums {
             labels: (*self.labels).clone(),
-            allowed: sum(&|shard| &shard.allowed),
-            denied: from_fn(|reason| sum(&|shard| &shard.denied[reason])),
-            shadow_refused: sum(&|shard| &shard.shadow_refused),
-            degraded: sum(&|shard| &shard.degraded),
+            allowed: sum(&|shard| &shard.said[Outcome::Admitted as usize]),
+            denied: from_fn(|reason| sum(&|shard| &shard.said[reason + 1])),
+            shadow_refused: sum(&|shard| &shard.said[SHADOW_REFUSED]),
+            degraded: sum(&|shard| &shard.said[DEGRADED]),
             forgiven: sum(&|shard| &shard.forgiven),
             remaining: from_fn(|bucket| sum(&|shard| &shard.remaining[bucket])),
-            remaining_sum_ppm: sum(&|shard| &shard.remaining_sum_ppm),
+            remaining_parts: sum(&|shard| &shard.remaining_parts),
         }
     }
 }
@@ -278,8 +289,8 @@ mod tests {
             (150, 100, 1.0),
         ] {
             let verdict = Verdict { remaining, limit, ..Verdict::BLANK };
-            let at = bucket(remaining_ppm(&verdict));
-            assert_eq!(REMAINING_BOUNDS_PPM[at] as f64 / 1e6, bound, "{remaining} of {limit}");
+            let at = bucket(remaining_parts(&verdict));
+            assert_eq!(REMAINING_BOUNDS[at] as f64 / 20.0, bound, "{remaining} of {limit}");
         }
     }
 }

@@ -180,7 +180,7 @@ table! {
     INTERNAL_CALLS = Metric::counter(
         "tidegate_internal_calls_total",
         "calls",
-        "Calls that said they come from a node or a gateway of ours, by whether they do.",
+        "Calls that said they come from inside, by whether that could be verified.",
     )
     .by(&[label("result", InternalCall::WORDS)]);
 

@@ -71,10 +71,19 @@ impl Reason {
             Outcome::NotHeld => Some(Self::NotHeld),
         }
     }
+
+    /// The outcome that it is the reason of.
+    pub(crate) const fn outcome(self) -> Outcome {
+        match self {
+            Self::RateLimited => Outcome::RateLimited,
+            Self::CostExceedsLimit => Outcome::CostExceedsLimit,
+            Self::NotHeld => Outcome::NotHeld,
+        }
+    }
 }
 
 words! {
-    /// What became of a call that says it comes from another node.
+    /// What became of a call that said it comes from inside.
     pub InternalCall {
         /// It does.
         Verified = "verified",
@@ -82,7 +91,7 @@ words! {
         Malformed = "malformed",
         /// It was signed too long ago.
         Stale = "stale",
-        /// It was not signed by a node of ours.
+        /// It was not signed by one of us.
         Wrong = "wrong",
     }
 }
@@ -144,6 +153,19 @@ impl From<OnStoreFailure> for Policy {
             OnStoreFailure::Deny => Self::Deny,
             OnStoreFailure::Local => Self::Local,
             OnStoreFailure::Error => Self::Error,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_refusal_has_its_reason() {
+        assert_eq!(Reason::of(Outcome::Admitted), None);
+        for reason in Reason::ALL {
+            assert_eq!(Reason::of(reason.outcome()), Some(*reason));
         }
     }
 }

@@ -184,16 +184,24 @@ fn a_rule_of_any_name_is_a_row_that_can_be_read() -> Result<(), LimitError> {
 
 #[test]
 fn what_is_not_told_by_tier_is_one_row_for_all() -> Result<(), LimitError> {
-    let mut key = node("key", Some("per-key"))?;
+    let mut key = node("key", Some("first"))?;
+    key.limits.extend(node("key", Some("second"))?.limits);
     key.tiers = vec![("pro".into(), key.limits.clone())];
-    let book = book("api", vec![key]);
+    let book = book("api", vec![key]); // The tiers of one rule do not stand beside each other.
     let rules = RuleMetrics::of(&book, 1, None);
+    let refused = Verdict { forgiven: 3, ..verdict(Outcome::RateLimited, 0) };
     for rule in book.rules() {
-        rules.count(0, Some(rule), Role::Enforce, &verdict(Outcome::RateLimited, 0), false);
+        rules.count(0, Some(rule), Role::Enforce, &refused, false);
     }
     let page = page(&rules);
-    assert_eq!(page.value("ratelimit_denied_total", &[("reason", "rate_limited")]), Some(2.0));
-    let refused = |tier| page.value("ratelimit_decisions_total", &[("outcome", "refused"), ("tier", tier)]);
-    assert_eq!((refused(""), refused("pro")), (Some(1.0), Some(1.0)));
+    for rule in ["api|key#first", "api|key#second"] {
+        let value = |name, labels: &[_]| page.value(name, &[&[("rule", rule)], labels].concat());
+        assert_eq!(value("ratelimit_denied_total", &[("reason", "rate_limited")]), Some(2.0));
+        assert_eq!(value("ratelimit_forgiven_units_total", &[]), Some(6.0));
+        for tier in ["", "pro"] {
+            let labels = [("outcome", "refused"), ("tier", tier)];
+            assert_eq!(value("ratelimit_decisions_total", &labels), Some(1.0), "{tier}");
+        }
+    }
     Ok(())
 }
