@@ -1,6 +1,7 @@
 //! The entrances of Tidegate. So far what they all end in, [`decide`], and the messages of one of them, [`rls`].
 
 mod decide; // from a query to a decision
+pub mod reply; // what callers are told about it over HTTP
 pub mod rls; // Envoy's rate limit protocol
 
 pub use decide::{Decision, Room, TAKES_MAX, decide};
