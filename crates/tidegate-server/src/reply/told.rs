@@ -106,6 +106,8 @@ pub struct Told<'a> {
     limits: SmallVec<[ToldLimit<'a>; 4]>,
     speaker: Option<Speaker<'a>>,
     retry_after: Option<Micros>,
+    /// No counter was asked: it is what the rules say to that.
+    by_policy: bool,
 }
 
 /// The limit that speaks for the request.
@@ -154,13 +156,23 @@ impl<'a> Told<'a> {
             (Some(_), Some(speaker)) => limits[speaker.at].retry_after,
             _ => None,
         };
-        Self { code, limits, speaker, retry_after }
+        Self { code, limits, speaker, retry_after, by_policy: false }
     }
 
     /// Where there is no decision, because the store cannot answer and the rules say to stop then.
     pub fn store_unavailable() -> Self {
         let code = Some(Code::StoreUnavailable);
-        Self { code, limits: SmallVec::new(), speaker: None, retry_after: Some(STORE_WAIT) }
+        Self { code, retry_after: Some(STORE_WAIT), by_policy: true, ..Self::nothing() }
+    }
+
+    /// Where there is no decision either, and the rules say to go on then.
+    pub fn unbounded() -> Self {
+        Self { by_policy: true, ..Self::nothing() }
+    }
+
+    /// Where nothing counts.
+    pub fn nothing() -> Self {
+        Self { code: None, limits: SmallVec::new(), speaker: None, retry_after: None, by_policy: false }
     }
 
     /// The same, but whoever is refused comes back later by `span`: so that not all come back at once.
@@ -212,8 +224,8 @@ impl<'a> Told<'a> {
 
     /// How the answer about the limit that speaks was made.
     pub fn mode(&self) -> Option<Mode> {
-        let unavailable = (self.code == Some(Code::StoreUnavailable)).then_some(Mode::Degraded);
-        self.speaker.map(|speaker| speaker.decision.answers[speaker.take].mode).or(unavailable)
+        let by_policy = self.by_policy.then_some(Mode::Degraded);
+        self.speaker.map(|speaker| speaker.decision.answers[speaker.take].mode).or(by_policy)
     }
 
     /// How far the answer about the limit that speaks may be off; none where nothing was counted for it.

@@ -61,7 +61,9 @@ fn situations(view: &mut dyn FnMut(&str, &Told<'_>)) {
     ] {
         node.ask(asked, now, |told| view(what, told));
     }
-    view("the store is away", &Told::store_unavailable());
+    view("the store is away: stop", &Told::store_unavailable());
+    view("the store is away: go on", &Told::unbounded());
+    view("nothing is to be counted", &Told::nothing());
 }
 
 #[test]
