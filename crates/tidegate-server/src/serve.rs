@@ -37,7 +37,9 @@ impl Serve for Entrances {
                 rls::call(&self.core, request).await.map(|body| AnyBody(Of::Rls(RlsBody::Unary(body))))
             }
             Protocol::Rls => self.beside.call(request).await.map(|body| AnyBody(Of::Rls(body))),
-            Protocol::Http => check::answer(self.core.clone(), request).await.map(|body| AnyBody(Of::Http(body))),
+            Protocol::Http => {
+                check::answer(self.core.clone(), request).await.map(|body| AnyBody(Of::Http(body)))
+            }
         }
     }
 }
