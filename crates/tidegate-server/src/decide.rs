@@ -28,6 +28,8 @@ pub struct Decision<'d> {
     pub answers: &'d [Answer],
     /// It asked for more counters than a request may; it is refused, and nothing was asked.
     pub too_much: bool,
+    /// What it asked of them.
+    pub asks: Asks<'d>,
 }
 
 /// What a request asks of the counters that its plan finds.
@@ -124,7 +126,13 @@ pub fn decide_as<R>(
         counters.take_now(&mut batch, now);
     }
     let answers = if too_much { &[] } else { &batch.answers(0)[..plan.takes().len()] };
-    let result = view(&Decision { admitted: !too_much && batch.admitted(0), plan: &plan, answers, too_much });
+    let result = view(&Decision {
+        admitted: !too_much && batch.admitted(0),
+        plan: &plan,
+        answers,
+        too_much,
+        asks: *asks,
+    });
     room.batch = batch.recycle();
     room.plan = plan.recycle();
     result
@@ -164,8 +172,15 @@ impl Decision<'_> {
         (0..self.answers.len()).any(passes)
     }
 
-    fn role(&self, take: usize) -> Role {
-        self.plan.takes()[take].role
+    /// What an answer means for the request. What was only looked at, because it was not meant, means nothing.
+    pub fn role(&self, take: usize) -> Role {
+        let planned = &self.plan.takes()[take];
+        self.asks.of(planned, self.plan.limit(planned)).1
+    }
+
+    /// Was a counter meant, or only looked at beside others that were?
+    pub fn is_meant(&self, take: usize) -> bool {
+        matches!(self.asks, Asks::Planned) || self.role(take) != Role::Shadow
     }
 
     /// The take that speaks for a descriptor, if anything was counted for it.
