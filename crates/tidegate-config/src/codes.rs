@@ -217,11 +217,22 @@ codes! {
         fix: "Write the first address of the range.",
         bad: "from: 10.1.2.3/8\n", good: "from: 10.0.0.0/8\n",
     }
+    BadSocket "bad-socket" Error "not an address and a port" {
+        means: "Where to listen: an address, a colon and a port. Names are not looked up, because what they mean may change.",
+        fix: "Write the address in numbers. `127.0.0.1` is this machine alone; `0.0.0.0` (or `[::]`) is everybody who can reach it.",
+        bad: "listen: 8080\n", good: "listen: 127.0.0.1:8080\n",
+    }
     BadInstant "bad-instant" Error "not a date and time" {
         means: "A point in time is a date, a time of day and an offset from UTC, as in RFC 3339. Without the offset it could be any of \
                 a day's hours.",
         fix: "Write it like that; `Z` is UTC.",
         bad: "start: 2026-01-01\n", good: "start: 2026-01-01T00:00:00Z\n",
+    }
+    HalfOfTls "half-of-tls" Error "a certificate without its key" {
+        means: "TLS needs a certificate and its private key. With one of them alone, a node that was meant to speak TLS would speak plain \
+                text.",
+        fix: "Set both, or none.",
+        bad: "", good: "",
     }
     NoRuleFiles "no-rule-files" Error "no rule file was found" {
         means: "Below the folder of rules there is no file whose name ends in `.yaml`, `.yml` or `.json`. A folder that is not mounted \

@@ -100,6 +100,8 @@ pub enum Kind {
     Word(&'static [Word]),
     /// An address or a range of addresses.
     Cidr,
+    /// An address and a port.
+    Socket,
     /// A list.
     List(&'static Kind),
     /// A list, or a single thing in its place.
@@ -248,6 +250,7 @@ impl Kind {
                 let more = if words.len() > WORDS_SHOWN { ", …" } else { "" };
                 format!("one of {}{more}", shown.collect::<Vec<_>>().join(", "))
             }
+            Self::Socket => "an address and a port such as `127.0.0.1:8080`".into(),
             Self::Cidr => "an address range such as `10.0.0.0/8`".into(),
             Self::List(of) => format!("a list, each {}", of.describe()),
             Self::OneOrMore(of) => format!("{}, or a list of such", of.describe()),

@@ -2,7 +2,7 @@
 //! Rules with an error in them change nothing.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::{ArcSwap, Guard};
@@ -23,6 +23,7 @@ pub struct LiveRules<T = Book> {
     loading: Mutex<Fingerprint>,
     loads: AtomicU64,
     failures: AtomicU64,
+    last_failed: AtomicBool,
 }
 
 /// Makes what is in force of a new book, and of what was in force before.
@@ -55,6 +56,7 @@ impl<T: Send + Sync + 'static> LiveRules<T> {
             loading: Mutex::new(seen),
             loads: AtomicU64::new(1),
             failures: AtomicU64::new(0),
+            last_failed: AtomicBool::new(false),
         };
         Ok((Arc::new(live), loaded))
     }
@@ -78,12 +80,18 @@ impl<T: Send + Sync + 'static> LiveRules<T> {
         } else {
             self.failures.fetch_add(1, Ordering::Relaxed);
         }
+        self.last_failed.store(!loaded.is_valid(), Ordering::Relaxed);
         loaded
     }
 
     /// How often rules were put in force, the first time included, and how often they had errors.
     pub fn counts(&self) -> (u64, u64) {
         (self.loads.load(Ordering::Relaxed), self.failures.load(Ordering::Relaxed))
+    }
+
+    /// Had the last load errors, so that what is in force is older than the files?
+    pub fn last_load_failed(&self) -> bool {
+        self.last_failed.load(Ordering::Relaxed)
     }
 
     /// Reloads whenever the files may have changed or the process gets a SIGHUP, until what comes back is dropped. `told` is shown what

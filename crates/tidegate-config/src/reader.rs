@@ -4,6 +4,7 @@ mod value; // a node read as what the table says it is
 
 use std::cell::RefCell;
 use std::collections::HashSet;
+use std::net::SocketAddr;
 
 use tidegate_core::Micros;
 
@@ -290,6 +291,7 @@ getters! {
     percent -> Spanned<Percent>, "A [`Kind::Percent`].";
     rate -> Spanned<Rate>, "A [`Kind::Rate`].";
     cidr -> Spanned<Cidr>, "A [`Kind::Cidr`].";
+    socket -> Spanned<SocketAddr>, "A [`Kind::Socket`].";
     word -> Spanned<&'static str>, "A [`Kind::Word`], as the table spells it.";
     map -> Map<'a>, "A [`Kind::Map`].";
     list -> Values<'a>, "The items of a [`Kind::List`] or [`Kind::OneOrMore`].";

@@ -1,6 +1,6 @@
 //! What single values mean: flags, numbers, percentages, addresses. Pure: text in, value or complaint out.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use ipnet::IpNet;
 
@@ -203,6 +203,17 @@ pub(crate) fn percent(text: &str) -> Result<Percent, Wrong> {
     Ok(Percent { basis_points })
 }
 
+/// Where to listen. Names are not looked up, but for the one that everybody knows; no address, or `*`, is every address of the machine.
+pub(crate) fn socket(text: &str) -> Result<SocketAddr, Wrong> {
+    let port_of = |start: &str| text.strip_prefix(start).and_then(|port| port.parse::<u16>().ok());
+    let local = port_of("localhost:").map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    let all = port_of("*:").or(port_of(":")).map(|port| SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)));
+    local.or(all).or(text.parse().ok()).ok_or_else(|| {
+        Wrong::new(Code::BadSocket, format!("{} is not an address and a port", quoted(text)))
+            .help("write e.g. `127.0.0.1:8080` for this machine alone, `0.0.0.0:8080` or `[::]:8080` for all that can reach it")
+    })
+}
+
 pub(crate) fn cidr(text: &str) -> Result<Cidr, Wrong> {
     let wrong = |message: String| Wrong::new(Code::BadCidr, message);
     let (address, prefix) = match text.split_once('/') {
@@ -326,6 +337,24 @@ mod tests {
         }
         let help = cidr("10.1.2.3/8").err().and_then(|wrong| wrong.help).unwrap_or_default();
         assert_eq!(help, "write `10.0.0.0/8` for the range, or `10.1.2.3` for one address");
+    }
+
+    #[test]
+    fn sockets_are_addresses_with_ports() {
+        for (text, expected) in [
+            ("127.0.0.1:8080", Some("127.0.0.1:8080")),
+            ("[::1]:0", Some("[::1]:0")),
+            ("localhost:80", Some("127.0.0.1:80")),
+            ("*:80", Some("0.0.0.0:80")),
+            (":80", Some("0.0.0.0:80")),
+            ("8080", None),
+            ("example.com:80", None),
+            ("127.0.0.1:65536", None),
+            ("127.0.0.1", None),
+            ("", None),
+        ] {
+            assert_eq!(socket(text).ok().map(|socket| socket.to_string()).as_deref(), expected, "{text}");
+        }
     }
 
     #[test]

@@ -417,7 +417,7 @@ impl Domain {
     }
 
     /// The entries that are walked, and whose values make a key: all but the reserved ones.
-    pub(crate) fn walked<'q>(&self, entries: &'q [Entry<'q>]) -> impl Iterator<Item = &'q Entry<'q>> {
+    pub fn walked<'q>(&self, entries: &'q [Entry<'q>]) -> impl Iterator<Item = &'q Entry<'q>> {
         entries.iter().filter(move |entry| !self.reserves(entry))
     }
 

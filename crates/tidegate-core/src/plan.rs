@@ -87,7 +87,7 @@ impl<'b> Plan<'b> {
         self.clear();
         // Nothing is in them: collecting keeps the allocation, and only the lifetime changes.
         let found = self.found.into_iter().map(|_| Found::default()).collect();
-        let takes = self.takes.into_iter().filter_map(|_| None).collect();
+        let takes = self.takes.into_iter().map_while(|_| None).collect();
         Plan { domain: None, exempt: false, found, takes, own: self.own }
     }
 

@@ -1,7 +1,11 @@
 //! From a query to a decision: what the book says counts, what the counters say to that, and what it comes to.
 
-use tidegate_core::{Ask, Book, Fate, Key, Limit, Micros, Plan, Query, Role, told};
+use tidegate_core::{
+    Algorithm, Ask, Book, Fate, Found, Key, Limit, Micros, Plan, Planned, Query, Role, Verdict, told,
+};
 use tidegate_counters::{Answer, Batch, Memory, Take};
+
+use crate::receipts::Charges;
 
 /// How many counters one request may ask. The sets of all are locked at the same time.
 pub const TAKES_MAX: usize = 256;
@@ -24,6 +28,57 @@ pub struct Decision<'d> {
     pub answers: &'d [Answer],
     /// It asked for more counters than a request may; it is refused, and nothing was asked.
     pub too_much: bool,
+    /// What it asked of them.
+    pub asks: Asks<'d>,
+}
+
+/// What a request asks of the counters that its plan finds.
+#[derive(Clone, Copy, Debug)]
+pub enum Asks<'a> {
+    /// What the plan says: charges, peeks, refunds.
+    Planned,
+    /// To keep the places that it holds; of nothing else.
+    Renew,
+    /// To give back the places that it holds; of nothing else.
+    Release,
+    /// To give back what was charged.
+    Refund {
+        /// How much of it; none is all.
+        units: Option<u64>,
+        /// What was charged.
+        charges: &'a Charges,
+    },
+    /// To make what was charged into what it turned out to cost.
+    Settle {
+        /// What it cost.
+        actual: u64,
+        /// What was charged.
+        charges: &'a Charges,
+    },
+}
+
+impl Asks<'_> {
+    /// What is asked of one counter, and what its answer means for the request.
+    fn of(&self, take: &Planned<'_>, limit: &Limit) -> (Ask, Role) {
+        let held = match take.ask {
+            Ask::Acquire { id, .. } if limit.algorithm() == Algorithm::Concurrency => Some(id),
+            _ => None,
+        };
+        let charged =
+            |charges: &Charges| charges.iter().find(|(key, _)| *key == take.key).map(|(_, receipt)| *receipt);
+        let ask = match *self {
+            Self::Planned => return (take.ask, take.role),
+            Self::Renew => held.map(|id| Ask::Renew { id }),
+            Self::Release => held.map(|id| Ask::Release { id }),
+            Self::Refund { units, charges } => charged(charges)
+                .map(|receipt| Ask::Refund { units: units.unwrap_or(receipt.units), receipt: Some(receipt) }),
+            Self::Settle { actual, charges } => {
+                charged(charges).map(|receipt| Ask::Settle { receipt, actual })
+            }
+        };
+        // What is not meant is looked at, and has no say.
+        ask.map_or((Ask::Peek, Role::Shadow), |ask| (ask, take.role))
+    }
 }
 
 /// Decides one request by `book`, on counters in memory, and shows what became of it to `view`.
@@ -35,14 +90,27 @@ pub fn decide<R>(
     room: &mut Room,
     view: impl FnOnce(&Decision<'_>) -> R,
 ) -> R {
+    decide_as(book, counters, query, &Asks::Planned, now, room, view)
+}
+
+/// The same, for a request that may ask for something else.
+pub fn decide_as<R>(
+    book: &Book,
+    counters: &Memory,
+    query: &Query<'_>,
+    asks: &Asks<'_>,
+    now: Micros,
+    room: &mut Room,
+    view: impl FnOnce(&Decision<'_>) -> R,
+) -> R {
     let mut plan = std::mem::take(&mut room.plan).recycle();
     let mut batch = std::mem::take(&mut room.batch).recycle();
     book.plan(query, &mut plan);
     let refusing = refusing(&plan);
-    if lay_out(&plan, refusing.as_ref(), &mut batch) {
+    if lay_out(&plan, asks, refusing.as_ref(), &mut batch) {
         counters.take_now(&mut batch, now);
     }
-    let result = view(&Decision::of(&plan, &batch));
+    let result = view(&Decision::of(&plan, &batch, asks));
     room.batch = batch.recycle();
     room.plan = plan.recycle();
     result
@@ -55,7 +123,12 @@ pub(crate) fn refusing(plan: &Plan<'_>) -> Option<Limit> {
 }
 
 /// Makes a plan the one request of a batch; says whether it did, for it may ask too much.
-pub(crate) fn lay_out<'p>(plan: &'p Plan<'_>, refusing: Option<&'p Limit>, batch: &mut Batch<'p>) -> bool {
+pub(crate) fn lay_out<'p>(
+    plan: &'p Plan<'_>,
+    asks: &Asks<'_>,
+    refusing: Option<&'p Limit>,
+    batch: &mut Batch<'p>,
+) -> bool {
     if plan.takes().len() > TAKES_MAX {
         return false;
     }
@@ -65,43 +138,72 @@ pub(crate) fn lay_out<'p>(plan: &'p Plan<'_>, refusing: Option<&'p Limit>, batch
         ask: Ask::Charge { cost: 1 },
         role: Role::Enforce,
     });
-    let takes = plan.takes().iter().map(|take| Take {
-        key: take.key,
-        limit: plan.limit(take),
-        ask: take.ask,
-        role: take.role,
+    let takes = plan.takes().iter().map(|take| {
+        let limit = plan.limit(take);
+        let (ask, role) = asks.of(take, limit);
+        Take { key: take.key, limit, ask, role }
     });
     batch.push(takes.chain(refuses));
     true
 }
 
+/// The longest wait for a place that anybody is told. It may be given back at any moment; only its expiry is known.
+const PLACE_WAIT_MAX: Micros = Micros::from_secs(1);
+
 impl<'d> Decision<'d> {
     /// What a plan came to, once the counters were asked; if they were not, it asked too much.
-    pub(crate) fn of(plan: &'d Plan<'d>, batch: &'d Batch<'d>) -> Self {
+    pub(crate) fn of(plan: &'d Plan<'d>, batch: &'d Batch<'d>, asks: &Asks<'d>) -> Self {
         let too_much = batch.is_empty();
         let answers = if too_much { &[] } else { &batch.answers(0)[..plan.takes().len()] };
-        Self { admitted: !too_much && batch.admitted(0), plan, answers, too_much }
+        Self { admitted: !too_much && batch.admitted(0), plan, answers, too_much, asks: *asks }
     }
 
-    /// The take that speaks for the whole request.
-    ///
-    /// Of a quota only one has to pass. Where one did, those that refused do not speak: nobody is told to wait for what was not needed.
-    /// Where none did, the one speaks that passes first.
+    /// The take that speaks for the whole request. Of a quota, where one has to pass, those that refuse do not speak beside one that
+    /// passes, and where none does, only the one that will first: nobody is told to wait for what would not have stopped them.
     pub fn told(&self) -> Option<usize> {
-        let of_quota = |take: &usize| self.plan.takes()[*take].role == Role::Quota;
-        let passes = |take: &usize| self.answers[*take].verdict.admitted();
-        let all = || 0..self.answers.len();
-        let wait = |take: &usize| self.answers[*take].verdict.retry_after.unwrap_or(Micros::MAX);
-        let first = match all().filter(of_quota).any(|take| passes(&take)) {
-            true => None,
-            false => all().filter(of_quota).min_by_key(wait),
+        let takes = 0..self.answers.len();
+        let quota_passes = self.quota_passes();
+        let of_quota = takes.clone().filter(|take| self.role(*take) == Role::Quota && !quota_passes);
+        let first = of_quota.min_by_key(|take| self.shown(*take).retry_after.unwrap_or(Micros::MAX));
+        let speaks = |take: &usize| {
+            let refuses = !self.admitted && (self.role(*take) != Role::Quota || Some(*take) == first);
+            refuses || self.answers[*take].verdict.admitted()
         };
-        self.told_of(all().filter(|take| !of_quota(take) || passes(take) || Some(*take) == first))
+        self.told_of(takes.filter(speaks))
+    }
+
+    /// The verdict on a take as callers are shown it: nobody is told to wait longer than a second for a place.
+    pub fn shown(&self, take: usize) -> Verdict {
+        let mut verdict = self.answers[take].verdict;
+        if self.plan.limit(&self.plan.takes()[take]).algorithm() == Algorithm::Concurrency {
+            verdict.reset = verdict.reset.min(PLACE_WAIT_MAX);
+            verdict.retry_after = verdict.retry_after.map(|wait| wait.min(PLACE_WAIT_MAX));
+        }
+        verdict
+    }
+
+    /// Does any of a quota pass?
+    pub(crate) fn quota_passes(&self) -> bool {
+        let passes = |take: usize| self.role(take) == Role::Quota && self.answers[take].verdict.admitted();
+        (0..self.answers.len()).any(passes)
+    }
+
+    /// What an answer means for the request. What was only looked at, because it was not meant, means nothing.
+    pub fn role(&self, take: usize) -> Role {
+        let planned = &self.plan.takes()[take];
+        self.asks.of(planned, self.plan.limit(planned)).1
+    }
+
+    /// Was a counter meant, or only looked at beside others that were?
+    pub fn is_meant(&self, take: usize) -> bool {
+        matches!(self.asks, Asks::Planned) || self.role(take) != Role::Shadow
     }
 
     /// The take that speaks for a descriptor, if anything was counted for it.
     pub fn told_for(&self, descriptor: usize) -> Option<usize> {
-        let found = self.plan.found().iter().filter(|found| found.descriptor == Some(descriptor));
+        // A rule that always counts belongs to no descriptor; it is told with the first, so that somebody tells of it.
+        let of_it = |found: &&Found<'_>| found.descriptor.unwrap_or(0) == descriptor;
+        let found = self.plan.found().iter().filter(of_it);
         let takes =
             found.filter_map(|found| if let Fate::Counted(take) = found.fate { Some(take) } else { None });
         self.told_of(takes)
@@ -109,7 +211,7 @@ impl<'d> Decision<'d> {
 
     fn told_of(&self, takes: impl Iterator<Item = usize> + Clone) -> Option<usize> {
         let answered = takes.filter(|take| *take < self.answers.len());
-        let roles = answered.clone().map(|take| (self.plan.takes()[take].role, &self.answers[take].verdict));
+        let roles = answered.clone().map(|take| (self.role(take), self.shown(take)));
         let at = told(roles)?;
         answered.clone().nth(at)
     }

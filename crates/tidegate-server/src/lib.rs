@@ -1,11 +1,30 @@
-//! The entrances of Tidegate. So far what they all end in, [`decide`], and the messages of one of them, [`rls`].
+//! The entrances of Tidegate: RLS and HTTP. All end in [`decide`].
+//!
+//! A connection is accepted and given to a thread (`net`), its requests come to `serve`, are translated by `rls` or `http`, decided through
+//! [`Core::decide`] and told of by `rls` or `reply`.
 
 mod decide; // from a query to a decision
+mod http; // the plain entrance
+mod internal_call; // calls that come from inside
 mod explain; // why?
+mod net; // sockets and threads
+mod node; // what all entrances share
+mod receipts; // charges that can be given back
+pub mod reply; // what callers are told
 pub mod rls; // Envoy's rate limit protocol
+mod serve; // which entrance answers
+mod tls; // certificates
 
-pub use decide::{Decision, Room, TAKES_MAX, decide};
+pub use decide::{Asks, Decision, Room, TAKES_MAX, decide, decide_as};
 pub use explain::{
     ExplainedBound, ExplainedCounter, ExplainedDescriptor, ExplainedDomain, ExplainedEntry, ExplainedLimit,
     ExplainedState, ExplainedStep, Explanation, Led, LimitFate, explain,
 };
+pub use internal_call::{
+    InternalCalls, MAX_AGE_DEFAULT, Refused, SECRET_BYTES_MIN, SECRETS_MAX, SecretsError, Verified, sign,
+};
+pub use net::{Cores, Entrance, Lifetime, Listener, Phase, PlaceLimits, Places, Protocol, Serve, listen};
+pub use node::{Core, Decided, INTERNAL_CALL, InForce, Node, ReplyStyle, Standing};
+pub use receipts::{Charges, RECEIPTS_MAX, Receipts};
+pub use serve::{AnyBody, Entrances};
+pub use tls::{Tls, TlsError, TlsFiles};

@@ -1,5 +1,7 @@
 //! A node read as what the table says it is.
 
+use std::net::SocketAddr;
+
 use tidegate_core::Micros;
 
 use super::{Map, Reader, Spanned};
@@ -105,6 +107,12 @@ impl<'a> Value<'a> {
         self.scalar(scalars::cidr)
     }
 
+    /// A [`Kind::Socket`].
+    pub fn socket(self) -> Option<Spanned<SocketAddr>> {
+        let Kind::Socket = self.kind else { return self.mistake() };
+        self.scalar(scalars::socket)
+    }
+
     /// A [`Kind::Word`], as the table spells it.
     pub fn word(self) -> Option<Spanned<&'static str>> {
         let Kind::Word(words) = self.kind else { return self.mistake() };
@@ -170,6 +178,7 @@ impl<'a> Value<'a> {
             Kind::Percent => drop(self.percent()),
             Kind::Rate => drop(self.rate()),
             Kind::Cidr => drop(self.cidr()),
+            Kind::Socket => drop(self.socket()),
             Kind::Word(_) => drop(self.word()),
             // The recursion is as deep as the tree, which is bounded.
             Kind::List(_) | Kind::OneOrMore(_) => self.list().into_iter().flatten().for_each(Self::check),
@@ -344,6 +353,7 @@ pub(super) fn choose(kind: Kind, node: Node<'_>) -> Kind {
             Kind::Percent => scalars::percent(text).is_ok(),
             Kind::Rate => times::rate(text).is_ok(),
             Kind::Cidr => scalars::cidr(text).is_ok(),
+            Kind::Socket => scalars::socket(text).is_ok(),
             Kind::Word(words) => word(text, words).is_ok(),
             _ => true,
         }

@@ -3,7 +3,9 @@
 mod places; // the table
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::codes::Code;
 use crate::diagnostic::{Diagnostic, quoted};
@@ -30,8 +32,81 @@ pub const FILE_VARIABLE: &str = "TIDEGATE_SETTINGS";
 pub struct Settings {
     /// Which rules, and what holds for them.
     pub rules: RuleFiles,
+    /// Did anybody say where they are?
+    pub rules_said: bool,
     /// Are they loaded again when they change?
     pub watch: bool,
+    /// Envoy's protocol.
+    pub rls: ListenerSettings,
+    /// Is rule, mode and bound told in its answers?
+    pub rls_metadata: bool,
+    /// When its connections are asked to end.
+    pub rls_connection_age: Duration,
+    /// Checks and metrics.
+    pub http: ListenerSettings,
+    /// The domain of checks that do not name one.
+    pub http_default_domain: Option<String>,
+    /// When its idle connections are closed.
+    pub http_idle_timeout: Duration,
+    /// Calls that come from inside.
+    pub internal: InternalSettings,
+    /// Bytes for counters.
+    pub counters_memory: usize,
+    /// How many threads decide; none is one for each core.
+    pub threads: Option<usize>,
+    /// The folder for what outlives the process.
+    pub data: PathBuf,
+    /// Did anybody say where it is?
+    pub data_said: bool,
+    /// How long requests are taken after a SIGTERM.
+    pub drain_delay: Duration,
+    /// How long connections may take to end after that.
+    pub drain_timeout: Duration,
+    /// `text` or `json`.
+    pub log_format: &'static str,
+    /// From `error` to `trace`.
+    pub log_level: &'static str,
+    /// How many refusals are logged each second.
+    pub log_refusals_per_second: u32,
+}
+
+/// How a node listens at one place, and what it says there.
+#[derive(Clone, Debug, Default)]
+pub struct ListenerSettings {
+    /// Where; none only beside an error.
+    pub listen: Option<SocketAddr>,
+    /// Which headers callers get.
+    pub headers: Vec<&'static str>,
+    /// What the body of a refusal looks like; `none` is none.
+    pub body: &'static str,
+    /// How many connections are served.
+    pub connections_max: usize,
+    /// How many of one address.
+    pub connections_per_peer_max: usize,
+    /// The files of its certificates.
+    pub tls: Option<TlsSettings>,
+}
+
+/// The files of certificates.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TlsSettings {
+    /// The certificate.
+    pub certificate: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
+    /// Roots for the certificates of clients.
+    pub client_roots: Option<PathBuf>,
+}
+
+/// How calls from inside are told apart.
+#[derive(Clone, Debug, Default)]
+pub struct InternalSettings {
+    /// The file with secrets.
+    pub secrets_file: Option<PathBuf>,
+    /// How old a signature may be.
+    pub max_age: Duration,
+    /// The domain whose rules hold for them.
+    pub domain: Option<String>,
 }
 
 /// One thing that can be set.
@@ -145,7 +220,9 @@ pub fn resolve(given: &Given) -> Resolved {
         }
     }
     let folder = file.as_deref().and_then(Path::parent).unwrap_or(Path::new("")).to_path_buf();
-    let settings = settings(&chosen, &folder, &all, &layers);
+    let read = Chosen { values: &chosen, folder: &folder, all: &all, layers: &layers, in_file: &in_file };
+    let settings = read.settings();
+    ["rls", "http"].into_iter().for_each(|name| read.check_tls(&reader, name));
     let said = all.iter().map(|setting| {
         let value = chosen.get(setting.name.as_str())?;
         let text = value.node().text().unwrap_or_else(|| sources.slice(value.span()));
@@ -179,15 +256,22 @@ impl Layer {
         let variable = variable.map(|(name, value)| (name.clone(), value.as_str()));
         let default = Some(setting.default()).filter(|text| !text.is_empty());
         Self {
-            above: flag.or(variable).and_then(|(name, value)| single(&name, value, sources)),
-            below: default.and_then(|text| single("default", text, sources)),
+            above: flag
+                .or(variable)
+                .and_then(|(name, value)| single(&name, value, setting.field.kind, sources)),
+            below: default.and_then(|text| single("default", text, setting.field.kind, sources)),
         }
     }
 }
 
-/// A single value that came without YAML around it.
-fn single(name: &str, value: &str, sources: &mut Sources) -> Option<Tree> {
-    let quoted = serde_json::Value::from(value).to_string(); // Every JSON text is a YAML text.
+/// A single value that came without YAML around it; where there may be several, with commas between them.
+fn single(name: &str, value: &str, kind: Kind, sources: &mut Sources) -> Option<Tree> {
+    let several = || value.split(',').map(str::trim).collect::<Vec<_>>();
+    let value = match kind {
+        Kind::OneOrMore(_) if value.contains(',') => serde_json::Value::from(several()),
+        _ => serde_json::Value::from(value),
+    };
+    let quoted = value.to_string(); // Every JSON text is a YAML text.
     let source = sources.add(name, quoted.into_bytes()).ok()?;
     yaml::parse(source, sources, &Caps::default()).ok()
 }
@@ -238,29 +322,133 @@ fn descend<'a>(map: &Map<'a>, prefix: &str, found: &mut HashMap<String, Value<'a
     }
 }
 
-fn settings(chosen: &HashMap<&str, Value<'_>>, folder: &Path, all: &[Setting], layers: &[Layer]) -> Settings {
-    let get = |name: &str| chosen.get(name).copied();
-    let flag = |name| get(name).and_then(Value::flag).is_some_and(|flag| flag.value);
-    // A path of the command line is meant from where one stands, one of the file from where the file is.
-    let from_above =
-        |name| all.iter().zip(layers).any(|(setting, layer)| setting.name == name && layer.above.is_some());
-    let path = |name| {
-        let text = get(name).and_then(Value::text).map_or("", |text| text.value);
-        if from_above(name) { PathBuf::from(text) } else { folder.join(text) }
-    };
-    let mut caps = Caps::default();
-    if let Some(bytes) = get("rules.file_bytes_max").and_then(Value::bytes) {
-        caps.bytes = usize::try_from(bytes.value).unwrap_or(usize::MAX);
+/// What was chosen for each setting, to be read.
+struct Chosen<'a> {
+    values: &'a HashMap<&'a str, Value<'a>>,
+    /// The folder of the file.
+    folder: &'a Path,
+    all: &'a [Setting],
+    layers: &'a [Layer],
+    in_file: &'a HashMap<String, Value<'a>>,
+}
+
+impl<'a> Chosen<'a> {
+    fn get(&self, name: &str) -> Option<Value<'a>> {
+        self.values.get(name).copied()
     }
-    Settings {
-        rules: RuleFiles {
-            paths: vec![path("rules.path")],
-            texts: Vec::new(),
-            caps,
-            merge_domains: flag("rules.merge_domains"),
-            defaults: Defaults::of(|name| get(&format!("defaults.{name}")), Defaults::default()),
-        },
-        watch: flag("rules.watch"),
+
+    /// Was it said by a flag or a variable?
+    fn is_from_above(&self, name: &str) -> bool {
+        self.all.iter().zip(self.layers).any(|(setting, layer)| setting.name == name && layer.above.is_some())
+    }
+
+    fn is_said(&self, name: &str) -> bool {
+        self.is_from_above(name) || self.in_file.contains_key(name)
+    }
+
+    fn flag(&self, name: &str) -> bool {
+        self.get(name).and_then(Value::flag).is_some_and(|flag| flag.value)
+    }
+
+    fn text(&self, name: &str) -> Option<&'a str> {
+        self.get(name).and_then(Value::text).map(|text| text.value).filter(|text| !text.is_empty())
+    }
+
+    fn word(&self, name: &str) -> &'static str {
+        self.get(name).and_then(Value::word).map_or("", |word| word.value)
+    }
+
+    fn whole(&self, name: &str) -> Option<usize> {
+        self.get(name).and_then(Value::whole).and_then(|number| usize::try_from(number.value).ok())
+    }
+
+    fn bytes(&self, name: &str) -> usize {
+        let bytes = self.get(name).and_then(Value::bytes).map_or(0, |bytes| bytes.value);
+        usize::try_from(bytes).unwrap_or(usize::MAX)
+    }
+
+    fn duration(&self, name: &str) -> Duration {
+        Duration::from_micros(self.get(name).and_then(Value::duration).map_or(0, |time| time.value.get()))
+    }
+
+    /// A path of the command line is meant from where one stands, one of the file from where the file is.
+    fn path(&self, name: &str) -> Option<PathBuf> {
+        let text = self.text(name)?;
+        Some(if self.is_from_above(name) { PathBuf::from(text) } else { self.folder.join(text) })
+    }
+
+    fn listener(&self, name: &str) -> ListenerSettings {
+        let of = |field: &str| format!("{name}.{field}");
+        let words = self.get(&of("headers")).and_then(Value::list).into_iter().flatten();
+        let headers: Vec<&str> = words.filter_map(|word| Some(word.word()?.value)).collect();
+        let tls = self.path(&of("tls_certificate")).zip(self.path(&of("tls_key")));
+        ListenerSettings {
+            listen: self.get(&of("listen")).and_then(Value::socket).map(|socket| socket.value),
+            headers: headers.into_iter().filter(|word| *word != "none").collect(),
+            body: self.word(&of("body")),
+            connections_max: self.whole(&of("connections_max")).unwrap_or(0),
+            connections_per_peer_max: self.whole(&of("connections_per_peer_max")).unwrap_or(0),
+            tls: tls.map(|(certificate, key)| TlsSettings {
+                certificate,
+                key,
+                client_roots: self.path(&of("tls_client_roots")),
+            }),
+        }
+    }
+
+    /// Half of a pair of files would be no TLS, in silence.
+    fn check_tls(&self, reader: &Reader, name: &str) {
+        let of = |field: &str| format!("{name}.{field}");
+        let said = ["tls_certificate", "tls_key", "tls_client_roots"].map(|field| self.get(&of(field)));
+        let ([Some(_), Some(_), _] | [None, None, None]) = said else {
+            let lone = said.into_iter().flatten().next();
+            let span = lone.map(|value| value.span());
+            let message = format!("TLS for `{name}` needs both a certificate and its key");
+            let trouble = match span {
+                Some(span) => Diagnostic::new(Code::HalfOfTls, span, message).label("not enough"),
+                None => Diagnostic::nowhere(Code::HalfOfTls, message),
+            };
+            return reader
+                .say(trouble.help(format!("set both `{name}.tls_certificate` and `{name}.tls_key`")));
+        };
+    }
+
+    fn settings(&self) -> Settings {
+        let caps = Caps { bytes: self.bytes("rules.file_bytes_max"), ..Caps::default() };
+        Settings {
+            rules: RuleFiles {
+                paths: self.path("rules.path").into_iter().collect(),
+                texts: Vec::new(),
+                caps,
+                merge_domains: self.flag("rules.merge_domains"),
+                defaults: Defaults::of(|name| self.get(&format!("defaults.{name}")), Defaults::default()),
+            },
+            rules_said: self.is_said("rules.path"),
+            watch: self.flag("rules.watch"),
+            rls: self.listener("rls"),
+            rls_metadata: self.flag("rls.metadata"),
+            rls_connection_age: self.duration("rls.connection_age"),
+            http: self.listener("http"),
+            http_default_domain: self.text("http.default_domain").map(String::from),
+            http_idle_timeout: self.duration("http.idle_timeout"),
+            internal: InternalSettings {
+                secrets_file: self.path("internal.secrets_file"),
+                max_age: self.duration("internal.max_age"),
+                domain: self.text("internal.domain").map(String::from),
+            },
+            counters_memory: self.bytes("counters.memory"),
+            threads: self.whole("node.threads"),
+            data: self.path("node.data").unwrap_or_default(),
+            data_said: self.is_said("node.data"),
+            drain_delay: self.duration("node.drain_delay"),
+            drain_timeout: self.duration("node.drain_timeout"),
+            log_format: self.word("log.format"),
+            log_level: self.word("log.level"),
+            log_refusals_per_second: self
+                .whole("log.refusals_per_second")
+                .and_then(|number| u32::try_from(number).ok())
+                .unwrap_or(0),
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! What a node can be told: the one table that files, flags, environment, schema and documents are made from.
 
-use crate::fields::{Field, Kind, Place};
+use tidegate_core::Micros;
+
+use crate::fields::{Field, Kind, Place, Word};
 use crate::rules::DEFAULTS;
 
 /// `tidegate.yaml`.
@@ -15,6 +17,12 @@ pub static SETTINGS: Place = Place {
             "What holds for limits of all domains that do not say otherwise.",
         )
         .ours(),
+        Field::new("rls", Kind::Map(&RLS), "Envoy's rate limit protocol, over gRPC.").ours(),
+        Field::new("http", Kind::Map(&HTTP), "Checks, health and metrics, over HTTP.").ours(),
+        Field::new("internal", Kind::Map(&INTERNAL), "Calls that come from inside, and can show it.").ours(),
+        Field::new("counters", Kind::Map(&COUNTERS), "Where counters live.").ours(),
+        Field::new("node", Kind::Map(&NODE), "The process itself.").ours(),
+        Field::new("log", Kind::Map(&LOG), "What is logged, to stderr.").ours(),
     ],
 };
 
@@ -36,3 +44,229 @@ static RULES: Place = Place {
         .default("32MiB"),
     ],
 };
+
+static RLS: Place = Place {
+    name: "rls",
+    doc: "Envoy's rate limit protocol, over gRPC.",
+    fields: &[
+        LISTEN.default("127.0.0.1:8081"),
+        HEADERS.default("none"),
+        BODY.default("none"),
+        Field::new(
+            "metadata",
+            Kind::Flag,
+            "Tell rule, mode and bound of each answer in `dynamic_metadata.tidegate`, for the proxy's logs.",
+        )
+        .ours()
+        .default("false"),
+        CONNECTIONS_MAX,
+        CONNECTIONS_PER_PEER_MAX,
+        Field::new(
+            "connection_age",
+            Kind::Duration { min: Micros::from_secs(1), max: Micros::from_secs(366 * 86_400) },
+            "A connection is asked to end after this, a tenth more or less, so that its client finds new nodes.",
+        )
+        .ours()
+        .default("30m"),
+        TLS_CERTIFICATE,
+        TLS_KEY,
+        TLS_CLIENT_ROOTS,
+    ],
+};
+
+static HTTP: Place = Place {
+    name: "http",
+    doc: "Checks, health and metrics, over HTTP.",
+    fields: &[
+        LISTEN.default("127.0.0.1:8080"),
+        HEADERS.default("ietf-11, x-epoch, retry-after"),
+        BODY.default("error"),
+        Field::new(
+            "default_domain",
+            Kind::Text,
+            "The domain of checks that do not name one. Where there is only one, it is that one.",
+        )
+        .ours(),
+        CONNECTIONS_MAX,
+        CONNECTIONS_PER_PEER_MAX,
+        Field::new(
+            "idle_timeout",
+            Kind::Duration { min: Micros::from_secs(1), max: Micros::from_secs(3_600) },
+            "A connection that sends no whole request for so long is closed.",
+        )
+        .ours()
+        .default("30s"),
+        TLS_CERTIFICATE,
+        TLS_KEY,
+        TLS_CLIENT_ROOTS,
+    ],
+};
+
+const LISTEN: Field = Field::new(
+    "listen",
+    Kind::Socket,
+    "Where to listen. `127.0.0.1` is this machine alone, `0.0.0.0` everybody who can reach it. Port 0 is any free one.",
+)
+.ours();
+
+const HEADERS: Field = Field::new(
+    "headers",
+    Kind::OneOrMore(&DIALECT),
+    "Which headers callers get. Several are written as a list, or with commas.",
+)
+.ours();
+
+const BODY: Field = Field::new("body", Kind::Word(BODIES), "What the body of a refusal looks like.").ours();
+
+const CONNECTIONS_MAX: Field = Field::new(
+    "connections_max",
+    Kind::Whole { min: 1, max: 1_000_000 },
+    "How many connections are served at the same time; more are closed at once.",
+)
+.ours()
+.default("10000");
+
+const CONNECTIONS_PER_PEER_MAX: Field = Field::new(
+    "connections_per_peer_max",
+    Kind::Whole { min: 1, max: 1_000_000 },
+    "How many of them from one address.",
+)
+.ours()
+.default("5000");
+
+const TLS_CERTIFICATE: Field = Field::new(
+    "tls_certificate",
+    Kind::Text,
+    "A file with the certificate and those that lead from it to a root, in PEM. Without one there is no TLS. Read again when it changes.",
+)
+.ours();
+
+const TLS_KEY: Field = Field::new("tls_key", Kind::Text, "The file with its private key, in PEM.").ours();
+
+const TLS_CLIENT_ROOTS: Field = Field::new(
+    "tls_client_roots",
+    Kind::Text,
+    "A file with roots, in PEM: clients have to show a certificate that leads to one of them.",
+)
+.ours();
+
+static DIALECT: Kind = Kind::Word(DIALECTS);
+static DIALECTS: &[Word] = &[
+    Word::new("ietf-11", "`RateLimit-Policy` and `RateLimit`, as in the 11th draft of the IETF."),
+    Word::new("x-epoch", "`X-RateLimit-Limit`, `-Remaining`, `-Reset` (Unix seconds) and `-Policy`."),
+    Word::new("x-delta", "The same, with the seconds until the reset."),
+    Word::new("retry-after", "`Retry-After` on refusals, in seconds."),
+    Word::new("github", "As GitHub's API."),
+    Word::new("twitter", "As X's API."),
+    Word::new("envoy", "As Envoy writes them itself."),
+    Word::new("kong", "As Kong's plugin."),
+    Word::new("none", "None."),
+];
+
+static BODIES: &[Word] = &[
+    Word::new("error", "JSON with code, message, retry_after, limit, window and scope in an `error` object."),
+    Word::new("flat", "JSON with `error` and `message`."),
+    Word::new("flat-upper", "The same, with the error in capitals."),
+    Word::new("short", "JSON with `error` and `retry_after_seconds`."),
+    Word::new("problem", "`application/problem+json` (RFC 9457)."),
+    Word::new("none", "No body."),
+];
+
+static INTERNAL: Place = Place {
+    name: "internal",
+    doc: "Calls that come from inside, and can show it.",
+    fields: &[
+        Field::new(
+            "secrets_file",
+            Kind::Text,
+            "A file with the secrets that calls are signed with, one in each line; any of them is good. Without one nobody is told apart.",
+        )
+        .ours(),
+        Field::new(
+            "max_age",
+            Kind::Duration { min: Micros::from_secs(1), max: Micros::from_secs(86_400) },
+            "How old a signature may be.",
+        )
+        .ours()
+        .default("1m"),
+        Field::new(
+            "domain",
+            Kind::Text,
+            "The domain whose rules hold for such calls. Without one they are not limited.",
+        )
+        .ours(),
+    ],
+};
+
+static COUNTERS: Place = Place {
+    name: "counters",
+    doc: "Where counters live.",
+    fields: &[
+        Field::new(
+            "memory",
+            Kind::Bytes { min: 1 << 20, max: 1 << 42 },
+            "How much memory counters may use. It is fixed; when it is full, what matters least is forgotten, and counted.",
+        )
+        .ours()
+        .default("256MiB"),
+    ],
+};
+
+static NODE: Place = Place {
+    name: "node",
+    doc: "The process itself.",
+    fields: &[
+        Field::new("threads", Kind::Whole { min: 1, max: 1_024 }, "How many threads decide; by default one for each core.")
+            .ours(),
+        Field::new(
+            "data",
+            Kind::Text,
+            "A folder for what has to outlive the process: the secret that keys are hashed under, and counters after a graceful stop.",
+        )
+        .ours()
+        .default("tidegate-data"),
+        Field::new(
+            "drain_delay",
+            Kind::Duration { min: Micros::ZERO, max: Micros::from_secs(600) },
+            "How long requests are still taken after SIGTERM, while probes say \"not ready\": time for balancers to notice.",
+        )
+        .ours()
+        .default("2s"),
+        Field::new(
+            "drain_timeout",
+            Kind::Duration { min: Micros::ZERO, max: Micros::from_secs(600) },
+            "How long connections may take to end after that.",
+        )
+        .ours()
+        .default("10s"),
+    ],
+};
+
+static LOG: Place = Place {
+    name: "log",
+    doc: "What is logged, to stderr.",
+    fields: &[
+        Field::new("format", Kind::Word(FORMATS), "In which form.").ours().default("text"),
+        Field::new("level", Kind::Word(LEVELS), "From which level on.").ours().default("info"),
+        Field::new(
+            "refusals_per_second",
+            Kind::Whole { min: 0, max: 100_000 },
+            "How many refusals are logged each second, as a sample; 0 is none.",
+        )
+        .ours()
+        .default("1"),
+    ],
+};
+
+static FORMATS: &[Word] = &[
+    Word::new("text", "For people: time, level, message, then `key=value`."),
+    Word::new("json", "For machines: an object in each line."),
+];
+
+static LEVELS: &[Word] = &[
+    Word::new("error", "What failed."),
+    Word::new("warn", "And what may fail."),
+    Word::new("info", "And what changed."),
+    Word::new("debug", "And what happened."),
+    Word::new("trace", "Everything."),
+];

@@ -1,9 +1,18 @@
-//! Envoy's rate limit protocol. So far its messages: read from bytes and written into them, without a copy between.
+//! Envoy's rate limit protocol. A call comes as bytes (`grpc`), is read by borrowing from them (`request`), decided (`answer`) and written
+//! straight into the bytes of its answer (`response`).
 
+mod answer; // one call, from bytes to bytes
+mod beside; // health and reflection
+mod grpc; // frames, statuses, deadlines
 mod request; // what comes
 mod response; // what goes
 mod wire; // protobuf
 
+pub use answer::{Answered, CallError};
+pub(crate) use beside::RlsBody;
+pub use beside::{Beside, SERVICE};
+pub(crate) use grpc::call;
+pub use grpc::{MESSAGE_BYTES_MAX, SHOULD_RATE_LIMIT};
 pub use request::{DESCRIPTORS_MAX, ENTRIES_MAX, RateLimitRequest};
-pub use response::{Code, CurrentLimit, ResponseWriter, Status};
+pub use response::{Code, CurrentLimit, FieldWriter, ResponseWriter, Status};
 pub use wire::Undecodable;

@@ -2,7 +2,7 @@
 
 use tidegate_core::Micros;
 
-use super::wire::{put_bytes, put_message, put_number};
+use super::wire::{put_bytes, put_double, put_message, put_number};
 
 /// What a descriptor, or the whole request, is told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -88,6 +88,39 @@ impl<'o> ResponseWriter<'o> {
     /// The body of a refusal.
     pub fn body(&mut self, body: &[u8]) {
         put_bytes(self.0, 5, body);
+    }
+
+    /// What the proxy keeps beside the request.
+    pub fn metadata(&mut self, write: impl FnOnce(&mut FieldWriter<'_>)) {
+        put_message(self.0, 6, |out| write(&mut FieldWriter(out)));
+    }
+}
+
+/// Writes the fields of a `google.protobuf.Struct`.
+pub struct FieldWriter<'o>(&'o mut Vec<u8>);
+
+impl FieldWriter<'_> {
+    /// A text.
+    pub fn text(&mut self, name: &str, text: &str) {
+        // In a choice of several kinds even an empty text has to be there.
+        self.field(name, |out| put_message(out, 3, |out| out.extend_from_slice(text.as_bytes())));
+    }
+
+    /// A number.
+    pub fn number(&mut self, name: &str, number: f64) {
+        self.field(name, |out| put_double(out, 2, number));
+    }
+
+    /// Fields of its own.
+    pub fn fields(&mut self, name: &str, write: impl FnOnce(&mut FieldWriter<'_>)) {
+        self.field(name, |out| put_message(out, 5, |out| write(&mut FieldWriter(out))));
+    }
+
+    fn field(&mut self, name: &str, value: impl FnOnce(&mut Vec<u8>)) {
+        put_message(self.0, 1, |out| {
+            put_bytes(out, 1, name.as_bytes());
+            put_message(out, 2, value);
+        });
     }
 }
 

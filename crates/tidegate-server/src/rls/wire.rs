@@ -98,6 +98,12 @@ pub(super) fn put_number(out: &mut Vec<u8>, field: u32, number: u64) {
     }
 }
 
+/// Writes a field with a number that may have a fraction, be it 0.
+pub(super) fn put_double(out: &mut Vec<u8>, field: u32, number: f64) {
+    put_varint(out, u64::from(field << 3 | 1));
+    out.extend_from_slice(&number.to_le_bytes());
+}
+
 /// Writes a field with bytes, unless there are none.
 #[inline]
 pub(super) fn put_bytes(out: &mut Vec<u8>, field: u32, bytes: &[u8]) {

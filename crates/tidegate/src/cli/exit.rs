@@ -18,13 +18,13 @@ pub(crate) enum Exit {
 /// For `--help`.
 pub(crate) const HELP: &str = "\
 Exit codes:
-   0  yes: valid, the same, passed
+   0  yes: admitted, valid, the same, passed
    1  could not be done
    2  wrong usage
-   3  no: warnings with --strict, differences, failed tests
+   3  no: refused, warnings with --strict, differences, failed tests
   78  a file is not valid
 
-Documents: docs/rules.md, docs/diagnostics.md, docs/testing-rules.md";
+Documents: docs/operating.md, docs/rules.md, docs/settings.md, docs/http.md, docs/diagnostics.md, docs/testing-rules.md";
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {

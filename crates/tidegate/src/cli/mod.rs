@@ -1,8 +1,14 @@
 //! The command line. Start at [`Verb`]: a new verb is a file and a line.
 
+mod ask; // what a running node is asked
+mod check; // may this go on?
+mod completions; // for shells
 mod config; // rule files: check, show, schema, diff
 mod exit; // what the numbers mean
+mod explain; // why?
+mod inspect; // what do counters hold?
 mod output; // tables for people, JSON for machines
+mod run; // a node
 mod settings; // every setting as a flag
 mod test; // rules, tested
 mod words; // the words of rule files
@@ -23,22 +29,36 @@ struct Arguments {
 
 #[derive(Subcommand, Debug)]
 enum Verb {
+    /// Run a node
+    Run(run::Run),
+    /// Ask a running node whether a request may go on
+    Check(check::Check),
+    /// Ask a running node what would become of a request, and why; nothing is charged
+    Explain(explain::Explain),
+    /// Ask a running node what the counters of a request hold
+    Inspect(inspect::Inspect),
     /// Check, show and compare rule files
     #[command(subcommand)]
     Config(config::Config),
     /// Test rules: requests in, verdicts out, at a time that only the test moves
     Test(test::Test),
+    /// Print what a shell needs to complete commands
+    Completions(completions::Completions),
 }
 
 /// Reads the command line, does what it says, and says how it went.
 pub(crate) fn run() -> ExitCode {
-    let exit = match Arguments::parse().verb {
-        Verb::Config(config) => config.run(),
-        Verb::Test(test) => test.run(),
+    let ended = match Arguments::parse().verb {
+        Verb::Run(run) => run.run(),
+        Verb::Check(check) => check.run().map(ExitCode::from),
+        Verb::Explain(explain) => explain.run().map(ExitCode::from),
+        Verb::Inspect(inspect) => inspect.run().map(ExitCode::from),
+        Verb::Config(config) => config.run().map(ExitCode::from),
+        Verb::Test(test) => test.run().map(ExitCode::from),
+        Verb::Completions(completions) => completions.run().map(ExitCode::from),
     };
-    let exit = exit.unwrap_or_else(|trouble| {
+    ended.unwrap_or_else(|trouble| {
         anstream::eprintln!("tidegate: {trouble}");
-        Exit::Failed
-    });
-    exit.into()
+        Exit::Failed.into()
+    })
 }

@@ -1,0 +1,64 @@
+//! Requests that cannot be answered: what is wrong with them, and how to mend it.
+
+use http::Method;
+use serde_json::json;
+
+use super::{Answer, PATHS, allow, json};
+
+/// Why a request is not answered.
+#[derive(Debug)]
+pub(super) struct HttpError {
+    status: u16,
+    code: &'static str,
+    message: String,
+    method: Option<Method>,
+}
+
+impl HttpError {
+    /// What was sent is not understood.
+    pub(super) fn invalid(message: impl Into<String>) -> Self {
+        Self { status: 400, code: "INVALID_REQUEST", message: message.into(), method: None }
+    }
+
+    /// It is larger than may be.
+    pub(super) fn too_large(message: impl Into<String>) -> Self {
+        Self { status: 413, code: "TOO_LARGE", message: message.into(), method: None }
+    }
+
+    /// It did not come in time.
+    pub(super) fn too_slow() -> Self {
+        let message = "the body did not come in time".into();
+        Self { status: 408, code: "TOO_SLOW", message, method: None }
+    }
+
+    /// Something broke here.
+    pub(super) fn broken(message: impl Into<String>) -> Self {
+        Self { status: 500, code: "INTERNAL", message: message.into(), method: None }
+    }
+
+    /// The same, about one of several checks.
+    pub(super) fn of_item(self, at: usize) -> Self {
+        Self { message: format!("check {} of the list: {}", at + 1, self.message), ..self }
+    }
+
+    pub(super) fn not_found(path: &str) -> Self {
+        let known: Vec<&str> = PATHS.iter().map(|(path, ..)| *path).collect();
+        let shown: String = path.chars().take(64).collect();
+        let message = format!("there is no {shown}; there are: {}", known.join(", "));
+        Self { status: 404, code: "NOT_FOUND", message, method: None }
+    }
+
+    pub(super) fn method(path: &str, method: &Method) -> Self {
+        let message = format!("{path} takes {method}");
+        Self { status: 405, code: "METHOD_NOT_ALLOWED", message, method: Some(method.clone()) }
+    }
+
+    pub(super) fn answer(&self) -> Answer {
+        let body = json!({ "error": { "code": self.code, "message": self.message } });
+        let mut answer = json(self.status, body.to_string().into_bytes());
+        if let Some(method) = &self.method {
+            allow(&mut answer, method);
+        }
+        answer
+    }
+}

@@ -1,0 +1,128 @@
+//! New connections: accepted by one loop for each listener, whatever the system says, and handed to the threads that serve them.
+
+use std::fs::File;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_telemetry::{ConnectionRefused, Metrics, Server};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use super::connection::{Lifetime, Protocol};
+use super::cores::{Cores, Phase};
+use super::places::{Place, Places};
+use crate::tls::Tls;
+
+/// How long the loop rests when the system has no room for another connection.
+const REST: Duration = Duration::from_millis(20);
+
+/// A way into the node: where it listens and how it serves.
+#[derive(Debug)]
+pub struct Entrance {
+    /// What is spoken there.
+    pub protocol: Protocol,
+    /// By which certificates; none is plain text.
+    pub tls: Option<Tls>,
+    /// How long connections live.
+    pub lifetime: Lifetime,
+    /// Places of the connections.
+    pub places: Arc<Places>,
+    /// Where it is counted who is not let in.
+    pub metrics: Arc<Metrics>,
+}
+
+/// A connection that has just come.
+#[derive(Debug)]
+pub(super) struct Arrival {
+    pub(super) stream: std::net::TcpStream,
+    pub(super) peer: SocketAddr,
+    pub(super) entrance: Arc<Entrance>,
+    /// It is held as long as the connection.
+    pub(super) place: Place,
+}
+
+/// A socket that is bound: its address is taken, nobody is served yet.
+#[derive(Debug)]
+pub struct Listener(std::net::TcpListener);
+
+/// Takes an address.
+pub fn listen(address: SocketAddr) -> io::Result<Listener> {
+    let socket = std::net::TcpListener::bind(address)?;
+    socket.set_nonblocking(true)?;
+    Ok(Listener(socket))
+}
+
+impl Listener {
+    /// The address, with the port that the system chose if it was asked to.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.0.local_addr()
+    }
+
+    /// Accepts connections until the phase ends that is served in.
+    pub async fn accept(
+        self,
+        entrance: Arc<Entrance>,
+        cores: Arc<Cores>,
+        mut phase: watch::Receiver<Phase>,
+    ) -> io::Result<()> {
+        let listener = TcpListener::from_std(self.0)?;
+        // A file handle that is given up when there are no others, so that a connection can be accepted and closed at once: its client is
+        // told, instead of waiting in the system's queue for nothing.
+        let mut spare = spare();
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                _ = phase.wait_for(|phase| *phase != Phase::Serving) => return Ok(()),
+            };
+            match accepted {
+                Ok((stream, peer)) => entrance.welcome(stream, peer, &cores),
+                Err(error) if is_peers_fault(&error) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "no room for another connection");
+                    entrance.turn_away(ConnectionRefused::TooMany);
+                    drop(spare.take());
+                    if let Ok(Ok((stream, _))) = tokio::time::timeout(REST, listener.accept()).await {
+                        drop(stream);
+                    }
+                    spare = self::spare();
+                    sleep(REST).await;
+                }
+            }
+        }
+    }
+}
+
+impl Entrance {
+    pub(super) fn turn_away(&self, reason: ConnectionRefused) {
+        let server = match self.protocol {
+            Protocol::Rls => Server::Rls,
+            Protocol::Http => Server::Http,
+        };
+        self.metrics.connection_refused(server, reason);
+    }
+
+    fn welcome(self: &Arc<Self>, stream: tokio::net::TcpStream, peer: SocketAddr, cores: &Cores) {
+        let arrived = || -> Option<Arrival> {
+            let place = self.places.take(peer.ip()).ok()?;
+            stream.set_nodelay(true).ok()?;
+            Some(Arrival { stream: stream.into_std().ok()?, peer, entrance: self.clone(), place })
+        };
+        // What is not let in is closed: a client that is refused at once can go elsewhere.
+        if arrived().is_none_or(|arrival| cores.give(arrival).is_err()) {
+            self.turn_away(ConnectionRefused::TooMany);
+        }
+    }
+}
+
+fn spare() -> Option<File> {
+    File::open("/dev/null").ok()
+}
+
+/// A connection that was gone before it was accepted says nothing about the next.
+fn is_peers_fault(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
+}

@@ -1,0 +1,303 @@
+//! What all entrances of a node share: the rules in force, the counters, the time, and what is told to operators. A [`Core`] is one thread's
+//! hand on it.
+
+use std::cell::{Cell, RefCell};
+use std::hash::{BuildHasher as _, RandomState};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use http::HeaderValue;
+use tidegate_clock::Clock;
+use tidegate_config::LiveRules;
+use tidegate_core::{Book, Fate, Micros, OnStoreFailure, Query, Role};
+use tidegate_counters::{Memory, Mode};
+use tidegate_telemetry::{
+    Build, Gauges, InternalCall, Metrics, Reason, Refusal, RefusalLog, RuleMetrics, TopKeys, trace_id_of,
+};
+
+use crate::decide::{Asks, Decision, Room, decide_as};
+use crate::internal_call::{InternalCalls, Refused};
+use crate::net::Places;
+use crate::receipts::Receipts;
+use crate::reply::PolicyNames;
+use crate::reply::body::BodyStyle;
+use crate::reply::headers::Dialect;
+
+/// What a key takes in the table, as far as it is the same for all.
+const SLOT_BYTES: u64 = 16;
+
+/// The rules in force, with what is worked out once for each of them.
+#[derive(Debug)]
+pub struct InForce {
+    /// The rules.
+    pub book: Book,
+    /// What callers are told they are called.
+    pub names: PolicyNames,
+    /// Where they are counted.
+    pub metrics: RuleMetrics,
+}
+
+impl InForce {
+    /// Works it out; rules that were there before go on counting.
+    pub fn new(book: Book, cores: usize, before: Option<&Self>) -> Self {
+        let names = PolicyNames::of(&book);
+        let metrics = RuleMetrics::of(&book, cores, before.map(|before| &before.metrics));
+        Self { book, names, metrics }
+    }
+}
+
+/// What an entrance adds to its answers.
+#[derive(Clone, Debug, Default)]
+pub struct ReplyStyle {
+    /// The headers.
+    pub headers: Vec<Dialect>,
+    /// The body of a refusal; none sends none.
+    pub body: Option<BodyStyle>,
+    /// Rule, mode and bound as metadata, for the proxy's logs.
+    pub metadata: bool,
+}
+
+/// A node: shared by its threads.
+pub struct Node {
+    /// The rules.
+    pub rules: Arc<LiveRules<InForce>>,
+    /// The counters.
+    pub counters: Arc<Memory>,
+    /// The time.
+    pub clock: Clock,
+    /// What is counted for operators.
+    pub metrics: Arc<Metrics>,
+    /// Refusals, some of them.
+    pub refusals: RefusalLog,
+    /// Who is refused most.
+    pub top: TopKeys,
+    /// Charges that can be given back or settled.
+    pub receipts: Receipts,
+    /// Who is told apart as one of us.
+    pub internal_calls: Option<InternalCalls>,
+    /// The domain that internal calls are counted in; without one they are not counted.
+    pub internal_domain: Option<String>,
+    /// The domain of requests that do not name one.
+    pub default_domain: Option<String>,
+    /// What is answered when a decision fails and no rule says otherwise.
+    pub on_failure: OnStoreFailure,
+    /// How RLS answers.
+    pub rls: ReplyStyle,
+    /// How HTTP answers.
+    pub http: ReplyStyle,
+    /// Is it on its way out?
+    pub draining: AtomicBool,
+    /// The connections that are open: to RLS, to HTTP.
+    pub places: [Arc<Places>; 2],
+    /// When it started, and when the rules in force were loaded, by the wall clock.
+    pub started_us: u64,
+    /// See above.
+    pub reloaded_us: AtomicU64,
+    /// What is running.
+    pub build: Build,
+    /// For tests: is called with each request before it is decided, and may panic.
+    pub fault: Option<fn(&Query<'_>)>,
+}
+
+impl Node {
+    /// Is it ready for requests?
+    pub fn is_ready(&self) -> bool {
+        !self.draining.load(Ordering::Relaxed)
+    }
+
+    /// The domain of a request that does not name one: the one that was set, or the only one there is.
+    pub fn default_domain<'a>(&'a self, book: &'a Book) -> Option<&'a str> {
+        let mut domains = book.domains();
+        let only = domains.next().filter(|_| domains.next().is_none());
+        self.default_domain.as_deref().or(only.map(|domain| domain.name()))
+    }
+
+    /// What it knows of itself, for metrics.
+    pub(crate) fn gauges(&self) -> Gauges {
+        let stats = self.counters.stats();
+        let (loads, failures) = self.rules.counts();
+        Gauges {
+            keys_live: stats.keys,
+            keys_capacity: stats.slots,
+            keys_expired: stats.expired,
+            evicted_live: stats.evicted_live,
+            evicted_refused: stats.evicted_refused,
+            unremembered: stats.unremembered,
+            counter_bytes: stats.slots * SLOT_BYTES + stats.arena_bytes,
+            arena_bytes: stats.arena_bytes,
+            arena_used_bytes: stats.arena_used,
+            rules: self.rules.in_force().book.rules().len() as u64,
+            reloaded_at: Micros::new(self.reloaded_us.load(Ordering::Relaxed)),
+            reload_successful: !self.rules.last_load_failed(),
+            reloads: loads + failures,
+            reload_failures: failures,
+            connections: [0, 1].map(|at: usize| self.places[at].taken() as u64),
+            started_at: Micros::new(self.started_us),
+            build: self.build,
+        }
+    }
+
+    /// The time by which is counted.
+    #[inline]
+    pub fn now(&self) -> Micros {
+        Micros::new(self.clock.now_us())
+    }
+}
+
+/// The header of calls that come from inside.
+pub const INTERNAL_CALL: &str = "x-internal-call";
+
+/// The header that says which trace a request belongs to.
+pub(crate) const TRACEPARENT: &str = "traceparent";
+
+/// Who asks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Standing {
+    /// Anybody.
+    Outside,
+    /// One of us, and has shown it.
+    Internal,
+}
+
+/// What came of a request.
+pub enum Decided<'d> {
+    /// It was decided by its limits.
+    Counted(&'d Decision<'d>, &'d InForce),
+    /// The decision failed; this is what the rules say to that.
+    ByPolicy(OnStoreFailure),
+}
+
+/// One thread's hand on a node.
+pub struct Core {
+    /// Which thread.
+    pub number: usize,
+    /// The node.
+    pub node: Arc<Node>,
+    room: RefCell<Room>,
+    ids: RandomState,
+    next_id: Cell<u64>,
+}
+
+impl Core {
+    /// The hand of a thread.
+    pub fn new(number: usize, node: Arc<Node>) -> Self {
+        let (room, ids, next_id) = (RefCell::default(), RandomState::new(), Cell::new(0));
+        Self { number, node, room, ids, next_id }
+    }
+
+    /// An id that nobody guesses, for what a caller is to give back.
+    pub fn fresh_id(&self) -> u64 {
+        let next = self.next_id.get();
+        self.next_id.set(next.wrapping_add(1));
+        self.ids.hash_one(next)
+    }
+
+    /// Who asks, by the header that says so. What cannot be verified counts for nothing, and is counted.
+    pub fn standing(&self, header: Option<&HeaderValue>) -> Standing {
+        let (Some(header), Some(calls)) = (header, &self.node.internal_calls) else {
+            return Standing::Outside;
+        };
+        let verified = header.to_str().map_err(|_| Refused::Malformed);
+        let verified =
+            verified.and_then(|text| calls.verify(text, self.node.clock.wall_now_us()).map(|_| ()));
+        let (standing, result) = match verified {
+            Ok(()) => (Standing::Internal, InternalCall::Verified),
+            Err(Refused::Malformed) => (Standing::Outside, InternalCall::Malformed),
+            Err(Refused::Stale) => (Standing::Outside, InternalCall::Stale),
+            Err(Refused::Wrong) => (Standing::Outside, InternalCall::Wrong),
+        };
+        self.node.metrics.core(self.number).internal_call(result);
+        standing
+    }
+
+    /// Decides a request, and shows what came of it to `view`. Whatever breaks on the way, `view` is shown an answer: then it is what the
+    /// rules say about stores that cannot answer.
+    pub fn decide<R>(
+        &self,
+        query: &Query<'_>,
+        asks: &Asks<'_>,
+        trace: Option<&str>,
+        now: Micros,
+        mut view: impl FnMut(Decided<'_>) -> R,
+    ) -> R {
+        let in_force = self.node.rules.in_force();
+        let decided = catch_unwind(AssertUnwindSafe(|| {
+            if let Some(fault) = self.node.fault {
+                fault(query);
+            }
+            // Taken out, so that a panic leaves no half-filled room behind.
+            let mut room = self.room.take();
+            let result =
+                decide_as(&in_force.book, &self.node.counters, query, asks, now, &mut room, |decision| {
+                    self.tell(decision, &in_force, query, trace, now);
+                    view(Decided::Counted(decision, &in_force))
+                });
+            self.room.replace(room);
+            result
+        }));
+        decided.unwrap_or_else(|_| {
+            let policy = self.policy(&in_force, query);
+            self.node.metrics.core(self.number).internal_error(policy);
+            tracing::error!(domain = query.domain, ?policy, "a decision failed; answered by policy");
+            view(Decided::ByPolicy(policy))
+        })
+    }
+
+    /// What operators are told of a decision.
+    fn tell(
+        &self,
+        decision: &Decision<'_>,
+        in_force: &InForce,
+        query: &Query<'_>,
+        trace: Option<&str>,
+        now: Micros,
+    ) {
+        let (node, metrics) = (&*self.node, &in_force.metrics);
+        for (at, (take, answer)) in decision.plan.takes().iter().zip(decision.answers).enumerate() {
+            if !decision.is_meant(at) {
+                continue;
+            }
+            let degraded = answer.mode == Mode::Degraded;
+            metrics.count(self.number, take.rule, take.role, &answer.verdict, degraded);
+            let Some(reason) = Reason::of(answer.verdict.outcome) else { continue };
+            let refusal = || Refusal {
+                domain: query.domain,
+                rule: take.rule.map(|rule| &*rule.id),
+                key: take.key,
+                reason,
+                trace_id: trace.and_then(trace_id_of),
+            };
+            if take.role == Role::Shadow {
+                node.refusals.shadow_refused(self.number, now, refusal);
+            } else {
+                node.refusals.refused(self.number, now, refusal);
+                node.top.refused(self.number, now, metrics.mark(take.rule), take.key);
+            }
+        }
+        if decision.plan.found().iter().any(|found| found.fate == Fate::RefundIgnored) {
+            node.metrics.core(self.number).refund_ignored();
+        }
+    }
+
+    /// What the rules of a request say about answers that cannot be had, the strictest of them.
+    fn policy(&self, in_force: &InForce, query: &Query<'_>) -> OnStoreFailure {
+        let found = catch_unwind(AssertUnwindSafe(|| {
+            let mut plan = tidegate_core::Plan::new();
+            in_force.book.plan(query, &mut plan);
+            let counted = plan.found().iter().filter(|found| matches!(found.fate, Fate::Counted(_)));
+            let said = counted.filter_map(|found| Some(found.rule?.said.policy.on_store_failure));
+            said.max_by_key(|said| strictness(*said))
+        }));
+        found.ok().flatten().unwrap_or(self.node.on_failure)
+    }
+}
+
+fn strictness(policy: OnStoreFailure) -> u8 {
+    match policy {
+        OnStoreFailure::Allow => 0,
+        OnStoreFailure::Local => 1, // What would be counted locally is what just failed: go on.
+        OnStoreFailure::Deny => 2,
+        OnStoreFailure::Error => 3,
+    }
+}

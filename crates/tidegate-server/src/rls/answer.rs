@@ -1,0 +1,240 @@
+//! One call of `ShouldRateLimit`, from the bytes of the request to the bytes of the answer. Knows neither gRPC nor HTTP.
+
+use tidegate_core::{Algorithm, Fate, Limit, Micros, OnStoreFailure, Query, Rule, Unit};
+
+use super::request::RateLimitRequest;
+use super::response::{Code, CurrentLimit, ResponseWriter, Status};
+use crate::decide::{Asks, Decision};
+use crate::node::{Core, Decided, InForce, ReplyStyle, Standing};
+use crate::reply::{self, Told};
+
+/// A call that gets no answer but an error. Envoy lets requests pass whose call failed, so there are few reasons.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum CallError {
+    /// The bytes are no request.
+    #[error("{0}")]
+    Invalid(String),
+    /// The rules say that the proxy is to decide, because the node cannot.
+    #[error("the decision failed, and the rules leave it to the proxy")]
+    Unavailable,
+}
+
+/// What was asked, for metrics.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Answered {
+    /// Go on.
+    Admitted,
+    /// Stop.
+    Refused,
+}
+
+impl Core {
+    /// Answers a call: writes the response to `out`.
+    ///
+    /// `trace` is the caller's `traceparent`, `standing` says whether it is one of us.
+    pub fn should_rate_limit(
+        &self,
+        message: &[u8],
+        standing: Standing,
+        trace: Option<&str>,
+        out: &mut Vec<u8>,
+    ) -> Result<Answered, CallError> {
+        let request =
+            RateLimitRequest::parse(message).map_err(|error| CallError::Invalid(error.to_string()))?;
+        if request.domain.is_empty() {
+            return Err(CallError::Invalid("the domain must not be empty".into()));
+        }
+        if request.descriptors_came == 0 {
+            return Err(CallError::Invalid("the list of descriptors must not be empty".into()));
+        }
+        if request.too_much {
+            refuse_all(request.descriptors_came, out);
+            return Ok(Answered::Refused);
+        }
+        let id = LeaseId::new(self.fresh_id());
+        let domain = match (standing, &self.node.internal_domain) {
+            (Standing::Outside, _) => request.domain,
+            (Standing::Internal, Some(domain)) => domain,
+            (Standing::Internal, None) => return Ok(admit_all(request.descriptors_came, out)),
+        };
+        let query = Query {
+            domain,
+            entries: &request.entries,
+            descriptors: &request.descriptors,
+            lease: Some(id.as_str()),
+        };
+        let now = self.node.now();
+        let start = out.len();
+        self.decide(&query, &Asks::Planned, trace, now, |decided| {
+            out.truncate(start); // If the first attempt broke half-way.
+            match decided {
+                Decided::Counted(decision, in_force) => {
+                    self.write_decision(decision, in_force, &query, &id, out);
+                    Ok(if decision.admitted { Answered::Admitted } else { Answered::Refused })
+                }
+                Decided::ByPolicy(policy) => by_policy(policy, query.descriptors.len(), out),
+            }
+        })
+    }
+
+    fn write_decision(
+        &self,
+        decision: &Decision<'_>,
+        in_force: &InForce,
+        query: &Query<'_>,
+        id: &LeaseId,
+        out: &mut Vec<u8>,
+    ) {
+        if decision.too_much {
+            return refuse_all(query.descriptors.len(), out);
+        }
+        let overall = if decision.admitted { Code::Ok } else { Code::OverLimit };
+        let mut writer = ResponseWriter::start(out, overall);
+        for descriptor in 0..query.descriptors.len() {
+            writer.status(&status(decision, descriptor));
+        }
+        let style = &self.node.rls;
+        if !style.headers.is_empty() || style.body.is_some() {
+            self.write_reply(decision, in_force, query, style, &mut writer);
+        }
+        write_metadata(decision, id, style.metadata, &mut writer);
+    }
+
+    fn write_reply(
+        &self,
+        decision: &Decision<'_>,
+        in_force: &InForce,
+        query: &Query<'_>,
+        style: &ReplyStyle,
+        writer: &mut ResponseWriter<'_>,
+    ) {
+        let told = Told::of(decision, &in_force.names, query);
+        reply::headers::write(&style.headers, &told, self.node.clock.wall_now_us(), &mut |name, value| {
+            writer.response_header(name, value);
+        });
+        if let Some(body) = style.body.filter(|_| !decision.admitted) {
+            let mut text = Vec::new();
+            writer.response_header("content-type", reply::body::write(body, &told, &mut text));
+            writer.body(&text);
+        }
+    }
+}
+
+/// What a descriptor is told.
+fn status<'d>(decision: &'d Decision<'_>, descriptor: usize) -> Status<'d> {
+    let blank = Status { code: Code::Ok, limit: None, remaining: 0, reset: None };
+    let Some(at) = decision.told_for(descriptor) else {
+        let mut found = decision.plan.found().iter().filter(|found| found.descriptor == Some(descriptor));
+        return match found.find_map(|found| match found.fate {
+            Fate::Impossible => Some(Status { code: Code::OverLimit, ..blank }),
+            Fate::Unlimited => Some(Status { remaining: u32::MAX, ..blank }),
+            _ => None,
+        }) {
+            Some(status) => status,
+            None => blank,
+        };
+    };
+    let (take, verdict) = (&decision.plan.takes()[at], decision.shown(at));
+    let name = take.rule.and_then(|rule| rule.said.name.as_deref()).unwrap_or_default();
+    Status {
+        code: if verdict.admitted() { Code::Ok } else { Code::OverLimit },
+        limit: current_limit(decision.plan.limit(take), name),
+        remaining: verdict.remaining.min(verdict.limit),
+        reset: Some(verdict.reset),
+    }
+}
+
+/// A limit in Envoy's words. Places held at the same time have no window that is worth showing.
+fn current_limit<'d>(limit: &Limit, name: &'d str) -> Option<CurrentLimit<'d>> {
+    if limit.algorithm() == Algorithm::Concurrency {
+        return None;
+    }
+    match (limit.window(), limit.periods().map(|calendar| calendar.unit())) {
+        (Some(window), _) => CurrentLimit::new(limit.amount(), window, name),
+        (None, Some(unit)) => {
+            let unit = match unit {
+                Unit::Day => 4,
+                Unit::Month => 5,
+                Unit::Week => 7,
+            };
+            Some(CurrentLimit { amount: limit.amount(), unit, multiplier: 1, name })
+        }
+        (None, None) => None,
+    }
+}
+
+/// Metadata for the proxy: the id of places that were taken, under the name by which the rule wants it back; and, if asked for, what
+/// decided.
+fn write_metadata(decision: &Decision<'_>, id: &LeaseId, verbose: bool, writer: &mut ResponseWriter<'_>) {
+    let named = decision.plan.takes().iter().zip(decision.answers).filter_map(|(take, answer)| {
+        let rule: &Rule = take.rule?;
+        let holds = rule.said.limit.as_ref()?.algorithm() == Algorithm::Concurrency;
+        let took = decision.admitted && holds && answer.verdict.applied > 0;
+        rule.said.lease_id.as_deref().filter(|_| took)
+    });
+    let told = decision.told().filter(|_| verbose);
+    if told.is_none() && named.clone().next().is_none() {
+        return;
+    }
+    writer.metadata(|fields| {
+        for name in named {
+            fields.text(name, id.as_str());
+        }
+        if let Some(at) = told {
+            let (take, answer) = (&decision.plan.takes()[at], &decision.answers[at]);
+            fields.fields("tidegate", |fields| {
+                fields.text("rule", take.rule.map_or("request", |rule| &rule.id));
+                fields.text("mode", answer.mode.name());
+                fields.number("bound_over", answer.verdict.bound.over.into());
+                fields.number("bound_under", answer.verdict.bound.under.into());
+            });
+        }
+    });
+}
+
+fn refuse_all(descriptors: usize, out: &mut Vec<u8>) {
+    let mut writer = ResponseWriter::start(out, Code::OverLimit);
+    for _ in 0..descriptors {
+        writer.status(&Status { code: Code::OverLimit, limit: None, remaining: 0, reset: None });
+    }
+}
+
+fn admit_all(descriptors: usize, out: &mut Vec<u8>) -> Answered {
+    let mut writer = ResponseWriter::start(out, Code::Ok);
+    for _ in 0..descriptors {
+        writer.status(&Status { code: Code::Ok, limit: None, remaining: 0, reset: None });
+    }
+    Answered::Admitted
+}
+
+/// The answer to a message that is larger than may be: it is not read, so nobody knows how many descriptors it has.
+pub(super) fn refuse_unread(out: &mut Vec<u8>) {
+    refuse_all(0, out);
+}
+
+fn by_policy(policy: OnStoreFailure, descriptors: usize, out: &mut Vec<u8>) -> Result<Answered, CallError> {
+    let (code, reset) = match policy {
+        OnStoreFailure::Allow | OnStoreFailure::Local => (Code::Ok, None),
+        OnStoreFailure::Deny => (Code::OverLimit, Some(Micros::from_secs(1))),
+        OnStoreFailure::Error => return Err(CallError::Unavailable),
+    };
+    let mut writer = ResponseWriter::start(out, code);
+    for _ in 0..descriptors {
+        writer.status(&Status { code, limit: None, remaining: 0, reset });
+    }
+    Ok(if code == Code::Ok { Answered::Admitted } else { Answered::Refused })
+}
+
+/// An id as text, without an allocation.
+struct LeaseId([u8; 16]);
+
+impl LeaseId {
+    fn new(id: u64) -> Self {
+        let digit = |at: usize| b"0123456789abcdef"[(id >> (60 - 4 * at)) as usize & 15];
+        Self(std::array::from_fn(digit))
+    }
+
+    fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).unwrap_or_default() // It is digits.
+    }
+}

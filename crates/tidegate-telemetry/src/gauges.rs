@@ -1,0 +1,57 @@
+//! What the node knows itself and hands over when it is scraped.
+
+use tidegate_core::Micros;
+
+use crate::words::Server;
+
+/// Values of the moment.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Gauges {
+    /// Keys in memory.
+    pub keys_live: u64,
+    /// Keys that there are slots for.
+    pub keys_capacity: u64,
+    /// Idle keys that left, since the start.
+    pub keys_expired: u64,
+    /// Keys that were forgotten while they counted, since the start.
+    pub evicted_live: u64,
+    /// Those among them that were being refused.
+    pub evicted_refused: u64,
+    /// Charges that could not be kept, since the start.
+    pub unremembered: u64,
+    /// Memory set aside for counters.
+    pub counter_bytes: u64,
+    /// The part of it that is the arena.
+    pub arena_bytes: u64,
+    /// What is in use of the arena.
+    pub arena_used_bytes: u64,
+
+    /// Rules in force.
+    pub rules: u64,
+    /// When they were loaded: wall time.
+    pub reloaded_at: Micros,
+    /// Did the last load succeed?
+    pub reload_successful: bool,
+    /// Times that rules were read, since the start.
+    pub reloads: u64,
+    /// Those that failed.
+    pub reload_failures: u64,
+
+    /// Connections that are open, of each server in the order of [`Server::ALL`].
+    pub connections: [u64; Server::ALL.len()],
+    /// When the process started: wall time.
+    pub started_at: Micros,
+    /// What is running.
+    pub build: Build,
+}
+
+/// What was built.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Build {
+    /// The release.
+    pub version: &'static str,
+    /// The commit that it was built from.
+    pub commit: &'static str,
+    /// How it was compiled.
+    pub profile: &'static str,
+}

@@ -1,0 +1,268 @@
+//! Every metric, once: what is scraped, the document and its tests are made from this table.
+
+use crate::words::{ConnectionRefused, Evicted, InternalCall, Policy, Reason, RequestOutcome, Said, Server};
+
+/// One metric.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Metric {
+    /// Its name, as it is queried.
+    pub name: &'static str,
+    /// What kind of number it is.
+    pub kind: Kind,
+    /// What it is measured in.
+    pub unit: &'static str,
+    /// Its labels, in the order in which they are written.
+    pub labels: &'static [Label],
+    /// What it says, in a sentence.
+    pub help: &'static str,
+    /// Is it there?
+    pub status: Status,
+}
+
+/// What kind of number a metric is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Only goes up, and starts at zero with the process.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// How many were at most so much, for several bounds.
+    Histogram,
+    /// Always 1: its labels are what it says.
+    Info,
+}
+
+/// Is a metric there already?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Status {
+    /// It is.
+    Works,
+    /// It comes with counters in Redis.
+    WithRedis,
+}
+
+/// One label.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Label {
+    /// Its name.
+    pub name: &'static str,
+    /// The words that its value is one of; none where values come from rules or from the build.
+    pub words: &'static [&'static str],
+}
+
+impl Kind {
+    /// Its word.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+            Self::Info => "info",
+        }
+    }
+}
+
+const fn label(name: &'static str, words: &'static [&'static str]) -> Label {
+    Label { name, words }
+}
+
+const DOMAIN: Label = label("domain", &[]);
+const RULE: Label = label("rule", &[]);
+const TIER: Label = label("tier", &[]);
+const SERVER: Label = label("server", Server::WORDS);
+
+impl Metric {
+    const fn new(kind: Kind, name: &'static str, unit: &'static str, help: &'static str) -> Self {
+        Self { name, kind, unit, labels: &[], help, status: Status::Works }
+    }
+
+    const fn counter(name: &'static str, unit: &'static str, help: &'static str) -> Self {
+        Self::new(Kind::Counter, name, unit, help)
+    }
+
+    const fn gauge(name: &'static str, unit: &'static str, help: &'static str) -> Self {
+        Self::new(Kind::Gauge, name, unit, help)
+    }
+
+    const fn histogram(name: &'static str, unit: &'static str, help: &'static str) -> Self {
+        Self::new(Kind::Histogram, name, unit, help)
+    }
+
+    const fn by(self, labels: &'static [Label]) -> Self {
+        Self { labels, ..self }
+    }
+
+    const fn with_redis(self) -> Self {
+        Self { status: Status::WithRedis, ..self }
+    }
+}
+
+/// Names each row, and makes the table of them all.
+macro_rules! table {
+    ($($row:ident = $metric:expr;)+) => {
+        $(pub(crate) static $row: Metric = $metric;)+
+
+        /// Every metric.
+        pub static TABLE: &[&Metric] = &[$(&$row,)+];
+    };
+}
+
+table! {
+    DECISIONS = Metric::counter(
+        "ratelimit_decisions_total",
+        "takes",
+        "What each limit said to each take that asked it, whatever became of the request.",
+    )
+    .by(&[DOMAIN, RULE, TIER, label("outcome", Said::WORDS)]);
+
+    DENIED = Metric::counter(
+        "ratelimit_denied_total",
+        "takes",
+        "Why limits refused; without those in shadow.",
+    )
+    .by(&[DOMAIN, RULE, label("reason", Reason::WORDS)]);
+
+    REMAINING = Metric::histogram(
+        "ratelimit_remaining",
+        "ratio",
+        "What remained of each limit after a take, as a part of it: 0 is used up, 1 untouched.",
+    )
+    .by(&[DOMAIN, RULE, TIER]);
+
+    FORGIVEN = Metric::counter(
+        "ratelimit_forgiven_units_total",
+        "units",
+        "Units beyond the largest debt of limits that are charged always.",
+    )
+    .by(&[DOMAIN, RULE]);
+
+    REQUESTS = Metric::counter("ratelimit_requests_total", "requests", "Requests, by what became of them.")
+        .by(&[SERVER, label("outcome", RequestOutcome::WORDS)]);
+
+    DURATION = Metric::histogram(
+        "ratelimit_check_duration_seconds",
+        "seconds",
+        "How long requests took, from the bytes that came to the bytes that went.",
+    )
+    .by(&[SERVER]);
+
+    REFUNDS_IGNORED = Metric::counter(
+        "ratelimit_refunds_ignored_total",
+        "refunds",
+        "Refunds in domains that do not apply them.",
+    );
+
+    FAILOPEN = Metric::counter(
+        "ratelimit_failopen_total",
+        "requests",
+        "Requests that were let through because nothing could be counted: the policy `allow`.",
+    );
+
+    CIRCUIT_STATE = Metric::gauge(
+        "ratelimit_circuit_state",
+        "state",
+        "The circuit of each primary: 0 closed, 1 half open, 2 open.",
+    )
+    .by(&[label("shard", &[])])
+    .with_redis();
+
+    REDIS_ERRORS = Metric::counter("ratelimit_redis_errors_total", "errors", "Calls to Redis that went wrong.")
+        .by(&[label("shard", &[]), label("kind", &[])])
+        .with_redis();
+
+    INTERNAL_ERRORS = Metric::counter(
+        "tidegate_internal_errors_total",
+        "requests",
+        "Decisions that went wrong inside the node, by the policy that answered. Please report them.",
+    )
+    .by(&[label("policy", Policy::WORDS)]);
+
+    INTERNAL_CALLS = Metric::counter(
+        "tidegate_internal_calls_total",
+        "calls",
+        "Calls that said they come from inside, by whether that could be verified.",
+    )
+    .by(&[label("result", InternalCall::WORDS)]);
+
+    KEYS_LIVE = Metric::gauge("tidegate_keys_live", "keys", "Keys in memory.");
+    KEYS_CAPACITY = Metric::gauge("tidegate_keys_capacity", "keys", "Keys that there are slots for.");
+    KEYS_EXPIRED = Metric::counter("tidegate_keys_expired_total", "keys", "Idle keys that left.");
+
+    EVICTIONS = Metric::counter(
+        "tidegate_counter_evictions_total",
+        "keys",
+        "Keys that were forgotten for want of room while they counted, or even while they were being refused.",
+    )
+    .by(&[label("kind", Evicted::WORDS)]);
+
+    UNREMEMBERED = Metric::counter(
+        "tidegate_charges_unremembered_total",
+        "charges",
+        "Charges that were judged but not kept, since no room could be made.",
+    );
+
+    COUNTER_BYTES = Metric::gauge("tidegate_counter_bytes", "bytes", "Memory set aside for counters.");
+    ARENA_BYTES =
+        Metric::gauge("tidegate_counter_arena_bytes", "bytes", "The part of it for states that fill no slot.");
+    ARENA_USED_BYTES =
+        Metric::gauge("tidegate_counter_arena_used_bytes", "bytes", "What is in use of that part.");
+
+    CONNECTIONS = Metric::gauge("tidegate_connections", "connections", "Connections that are open.").by(&[SERVER]);
+    CONNECTIONS_REFUSED = Metric::counter(
+        "tidegate_connections_refused_total",
+        "connections",
+        "Connections that were not served.",
+    )
+    .by(&[SERVER, label("reason", ConnectionRefused::WORDS)]);
+
+    RELOAD_TIME = Metric::gauge(
+        "tidegate_config_last_reload_timestamp_seconds",
+        "seconds",
+        "When the rules that are in force were loaded, since 1970.",
+    );
+    RELOAD_SUCCESSFUL = Metric::gauge(
+        "tidegate_config_last_reload_successful",
+        "0 or 1",
+        "Could the rules be loaded when they were last read? If not, those from before are in force.",
+    );
+    RELOADS = Metric::counter("tidegate_config_reloads_total", "loads", "Times that the rules were read.");
+    RELOAD_FAILURES =
+        Metric::counter("tidegate_config_reload_failures_total", "loads", "Those that failed.");
+    RULES = Metric::gauge("tidegate_rules", "rules", "Rules in force.");
+
+    LOG_LINES_LOST = Metric::counter(
+        "tidegate_log_lines_lost_total",
+        "lines",
+        "Lines of the log that were dropped because nobody read them fast enough.",
+    );
+    START_TIME = Metric::gauge(
+        "tidegate_start_time_seconds",
+        "seconds",
+        "When the process started, since 1970.",
+    );
+    BUILD_INFO = Metric::new(Kind::Info, "tidegate_build_info", "", "What is running.")
+        .by(&[label("version", &[]), label("commit", &[]), label("profile", &[])]);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn names_say_what_they_are() {
+        let mut names = HashSet::new();
+        for metric in TABLE {
+            let name = metric.name;
+            assert!(names.insert(name), "{name} twice");
+            assert!(name.starts_with("ratelimit_") || name.starts_with("tidegate_"), "{name}");
+            assert_eq!(name.ends_with("_total"), metric.kind == Kind::Counter, "{name}");
+            assert_eq!(name.ends_with("_info"), metric.kind == Kind::Info, "{name}");
+            let in_name = name.ends_with("_seconds") || name.ends_with("_bytes");
+            assert_eq!(in_name, matches!(metric.unit, "seconds" | "bytes"), "{name}");
+            // The library writes help as it is; a line break would end it.
+            assert!(!metric.help.contains(['\n', '\\']) && metric.help.ends_with('.'), "{name}");
+        }
+    }
+}

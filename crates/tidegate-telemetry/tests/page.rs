@@ -1,0 +1,207 @@
+//! The page that is scraped is what the table says, row by row.
+
+mod support;
+
+use std::collections::{BTreeSet, HashSet};
+
+use support::{Page, book, node, page, verdict};
+use tidegate_core::{LimitError, Micros, OnStoreFailure, Outcome, Role, Verdict};
+use tidegate_telemetry::{
+    Build, ConnectionRefused, Gauges, InternalCall, Kind, Metric, Metrics, RequestOutcome, RuleMetrics,
+    Server, Status, TABLE, encode,
+};
+
+/// A node to which everything has happened, each thing another number of times.
+fn busy() -> Result<Page, LimitError> {
+    let book = book("api", vec![node("key", Some("per-key"))?]);
+    let rules = RuleMetrics::of(&book, 2, None);
+    let rule = book.rules().first();
+    let metrics = Metrics::new(2);
+    let times = |times: u32, what: &dyn Fn()| (0..times).for_each(|_| what());
+
+    let count = |role, outcome| rules.count(1, rule, role, &verdict(outcome, 10), false);
+    times(2, &|| count(Role::Enforce, Outcome::Admitted));
+    times(3, &|| count(Role::Enforce, Outcome::RateLimited));
+    times(4, &|| count(Role::Quota, Outcome::CostExceedsLimit));
+    times(5, &|| count(Role::Enforce, Outcome::NotHeld));
+    times(6, &|| count(Role::Shadow, Outcome::RateLimited));
+    times(7, &|| rules.count(0, rule, Role::Enforce, &verdict(Outcome::Admitted, 0), true));
+    let forgiven = Verdict { forgiven: 8, ..verdict(Outcome::RateLimited, 0) };
+    rules.count(0, rule, Role::Enforce, &forgiven, false);
+    times(9, &|| rules.count(0, None, Role::Enforce, &verdict(Outcome::Admitted, 100), false));
+
+    let core = metrics.core(0);
+    for (at, outcome) in RequestOutcome::ALL.iter().enumerate() {
+        times(at as u32 + 1, &|| core.request(Server::Rls, *outcome, 20));
+    }
+    metrics.core(1).request(Server::Http, RequestOutcome::Admitted, 2_000_000);
+    times(2, &|| core.refund_ignored());
+    times(3, &|| core.internal_error(OnStoreFailure::Allow));
+    times(4, &|| metrics.core(1).internal_error(OnStoreFailure::Error));
+    times(5, &|| core.internal_call(InternalCall::Stale));
+    times(6, &|| metrics.connection_refused(Server::Http, ConnectionRefused::Handshake));
+    let gauges = Gauges {
+        keys_live: 11,
+        keys_capacity: 12,
+        keys_expired: 13,
+        evicted_live: 16,
+        evicted_refused: 2,
+        unremembered: 15,
+        counter_bytes: 17,
+        arena_bytes: 18,
+        arena_used_bytes: 19,
+        rules: 20,
+        reloaded_at: Micros::new(1_800_000_000_500_000),
+        reload_successful: true,
+        reloads: 21,
+        reload_failures: 22,
+        connections: [23, 24],
+        started_at: Micros::from_secs(1_700_000_000),
+        build: Build { version: "1.2.3", commit: "abc", profile: "release" },
+    };
+    Ok(Page::parse(&encode(&metrics, &rules, &gauges)))
+}
+
+/// The name under which OpenMetrics announces it.
+fn family(metric: &Metric) -> &str {
+    let suffix = match metric.kind {
+        Kind::Counter => "_total",
+        Kind::Info => "_info",
+        Kind::Gauge | Kind::Histogram => "",
+    };
+    metric.name.strip_suffix(suffix).unwrap_or(metric.name)
+}
+
+#[test]
+fn all_that_is_written_is_in_the_table_and_all_of_the_table_is_written() -> Result<(), LimitError> {
+    let page = busy()?;
+    let works = || TABLE.iter().filter(|metric| metric.status == Status::Works);
+    let expected: Vec<(String, String)> =
+        works().map(|metric| (family(metric).into(), metric.kind.word().into())).collect();
+    let kinds: BTreeSet<_> = page.kinds.clone().into_iter().collect();
+    assert_eq!(kinds, expected.into_iter().collect());
+
+    let mut written = HashSet::new();
+    for sample in &page.samples {
+        let of_metric = |metric: &&&Metric| match metric.kind {
+            Kind::Histogram => {
+                let suffix = sample.name.strip_prefix(metric.name);
+                matches!(suffix, Some("_bucket" | "_sum" | "_count"))
+            }
+            _ => metric.name == sample.name,
+        };
+        let metric = works().find(of_metric).unwrap_or_else(|| panic!("{} is not in the table", sample.name));
+        written.insert(metric.name);
+        let labels = sample.labels.iter().filter(|(name, _)| name != "le");
+        for (label, (name, value)) in metric.labels.iter().zip(labels.clone()) {
+            assert_eq!(label.name, name, "{}", metric.name);
+            let known = label.words.is_empty() || label.words.contains(&value.as_str());
+            assert!(known, "{}: {value} is no word of {name}", metric.name);
+        }
+        assert_eq!(labels.count(), metric.labels.len(), "{}", metric.name);
+    }
+    assert_eq!(written.len(), works().count());
+    Ok(())
+}
+
+#[test]
+fn every_row_has_its_number() -> Result<(), LimitError> {
+    let page = busy()?;
+    let rule = ("rule", "api|key#per-key");
+    for (name, labels, value) in [
+        ("ratelimit_decisions_total", &[rule, ("outcome", "allowed")][..], 2.0),
+        ("ratelimit_decisions_total", &[rule, ("outcome", "refused")], 13.0),
+        ("ratelimit_decisions_total", &[rule, ("outcome", "shadow_refused")], 6.0),
+        ("ratelimit_decisions_total", &[rule, ("outcome", "degraded"), ("domain", "api"), ("tier", "")], 7.0),
+        ("ratelimit_decisions_total", &[("rule", "request"), ("outcome", "allowed"), ("domain", "")], 9.0),
+        ("ratelimit_denied_total", &[rule, ("reason", "rate_limited")], 4.0),
+        ("ratelimit_denied_total", &[rule, ("reason", "cost_exceeds_limit")], 4.0),
+        ("ratelimit_denied_total", &[rule, ("reason", "not_held")], 5.0),
+        ("ratelimit_forgiven_units_total", &[rule], 8.0),
+        ("ratelimit_remaining_bucket", &[rule, ("le", "0.0")], 1.0),
+        ("ratelimit_remaining_bucket", &[rule, ("le", "0.05")], 1.0),
+        ("ratelimit_remaining_bucket", &[rule, ("le", "0.1")], 21.0),
+        ("ratelimit_remaining_bucket", &[rule, ("le", "+Inf")], 21.0),
+        ("ratelimit_remaining_count", &[rule], 21.0),
+        ("ratelimit_remaining_sum", &[rule], 2.0),
+        ("ratelimit_requests_total", &[("server", "rls"), ("outcome", "admitted")], 1.0),
+        ("ratelimit_requests_total", &[("server", "rls"), ("outcome", "refused")], 2.0),
+        ("ratelimit_requests_total", &[("server", "rls"), ("outcome", "invalid")], 3.0),
+        ("ratelimit_requests_total", &[("server", "rls"), ("outcome", "failed")], 4.0),
+        ("ratelimit_requests_total", &[("server", "http"), ("outcome", "failed")], 0.0),
+        ("ratelimit_check_duration_seconds_bucket", &[("server", "rls"), ("le", "0.00001")], 0.0),
+        ("ratelimit_check_duration_seconds_bucket", &[("server", "rls"), ("le", "0.000025")], 10.0),
+        ("ratelimit_check_duration_seconds_bucket", &[("server", "http"), ("le", "1.0")], 0.0),
+        ("ratelimit_check_duration_seconds_bucket", &[("server", "http"), ("le", "+Inf")], 1.0),
+        ("ratelimit_check_duration_seconds_sum", &[("server", "http")], 2.0),
+        ("ratelimit_refunds_ignored_total", &[], 2.0),
+        ("ratelimit_failopen_total", &[], 3.0),
+        ("tidegate_internal_errors_total", &[("policy", "allow")], 3.0),
+        ("tidegate_internal_errors_total", &[("policy", "error")], 4.0),
+        ("tidegate_internal_calls_total", &[("result", "stale")], 5.0),
+        ("tidegate_connections_refused_total", &[("server", "http"), ("reason", "handshake")], 6.0),
+        ("tidegate_keys_live", &[], 11.0),
+        ("tidegate_keys_capacity", &[], 12.0),
+        ("tidegate_keys_expired_total", &[], 13.0),
+        ("tidegate_counter_evictions_total", &[("kind", "live")], 14.0),
+        ("tidegate_counter_evictions_total", &[("kind", "refused")], 2.0),
+        ("tidegate_charges_unremembered_total", &[], 15.0),
+        ("tidegate_counter_bytes", &[], 17.0),
+        ("tidegate_counter_arena_bytes", &[], 18.0),
+        ("tidegate_counter_arena_used_bytes", &[], 19.0),
+        ("tidegate_rules", &[], 20.0),
+        ("tidegate_config_last_reload_timestamp_seconds", &[], 1_800_000_000.5),
+        ("tidegate_config_last_reload_successful", &[], 1.0),
+        ("tidegate_config_reloads_total", &[], 21.0),
+        ("tidegate_config_reload_failures_total", &[], 22.0),
+        ("tidegate_connections", &[("server", "rls")], 23.0),
+        ("tidegate_connections", &[("server", "http")], 24.0),
+        ("tidegate_log_lines_lost_total", &[], 0.0),
+        ("tidegate_start_time_seconds", &[], 1_700_000_000.0),
+        ("tidegate_build_info", &[("version", "1.2.3"), ("commit", "abc"), ("profile", "release")], 1.0),
+    ] {
+        assert_eq!(page.value(name, labels), Some(value), "{name} {labels:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_rule_of_any_name_is_a_row_that_can_be_read() -> Result<(), LimitError> {
+    for name in ["\"}\\ 1", "\n# EOF", "日本語", "a\0b", &"x".repeat(50_000)] {
+        let book = book("api\"", vec![node("key", Some(name))?]);
+        let rules = RuleMetrics::of(&book, 1, None);
+        rules.count(0, book.rules().first(), Role::Enforce, &verdict(Outcome::Admitted, 1), false);
+        let page = page(&rules);
+        let row = page.samples.iter().find(|sample| sample.name == "ratelimit_decisions_total");
+        let label = row.and_then(|row| row.label("rule")).unwrap_or_default();
+        let id = &book.rules()[0].id;
+        let plain = id.len() <= 200 && !id.contains(char::is_control);
+        assert_eq!(label == &**id, plain, "{label}");
+        assert!(label.starts_with("api\"|key#") && label.len() <= 200, "{label}");
+    }
+    Ok(())
+}
+
+#[test]
+fn what_is_not_told_by_tier_is_one_row_for_all() -> Result<(), LimitError> {
+    let mut key = node("key", Some("first"))?;
+    key.limits.extend(node("key", Some("second"))?.limits);
+    key.tiers = vec![("pro".into(), key.limits.clone())];
+    let book = book("api", vec![key]); // The tiers of one rule do not stand beside each other.
+    let rules = RuleMetrics::of(&book, 1, None);
+    let refused = Verdict { forgiven: 3, ..verdict(Outcome::RateLimited, 0) };
+    for rule in book.rules() {
+        rules.count(0, Some(rule), Role::Enforce, &refused, false);
+    }
+    let page = page(&rules);
+    for rule in ["api|key#first", "api|key#second"] {
+        let value = |name, labels: &[_]| page.value(name, &[&[("rule", rule)], labels].concat());
+        assert_eq!(value("ratelimit_denied_total", &[("reason", "rate_limited")]), Some(2.0));
+        assert_eq!(value("ratelimit_forgiven_units_total", &[]), Some(6.0));
+        for tier in ["", "pro"] {
+            let labels = [("outcome", "refused"), ("tier", tier)];
+            assert_eq!(value("ratelimit_decisions_total", &labels), Some(1.0), "{tier}");
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,70 @@
+//! `tidegate run`
+
+use std::io;
+use std::process::ExitCode;
+
+use clap::Args;
+use tidegate_config::Style;
+use tidegate_telemetry::log::{self, LogFormat};
+
+use super::config::tell;
+use super::exit::Exit;
+use super::output;
+use super::settings::SettingFlags;
+use crate::node::{Running, StartError};
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Without any setting it serves on this machine alone, with the rules in the folder `rules`, or with demo rules where there is none.
+SIGHUP loads the rules again; SIGTERM lets everybody finish, saves the counters and ends. Every setting: docs/settings.md
+
+Examples:
+  tidegate run                                           on this machine, to try it
+  tidegate run --rls-listen 0.0.0.0:8081                 Envoy on other machines may call it
+  tidegate run --rules-path shop.yaml --log-format json  one rule file; logs for machines")]
+pub(crate) struct Run {
+    #[command(flatten)]
+    settings: SettingFlags,
+}
+
+impl Run {
+    pub(crate) fn run(&self) -> io::Result<ExitCode> {
+        let resolved = self.settings.resolve();
+        tell(&resolved.report, &resolved.sources);
+        if resolved.report.errors() > 0 {
+            return Ok(Exit::Config.into());
+        }
+        let settings = resolved.settings;
+        let format = if settings.log_format == "json" { LogFormat::Json } else { LogFormat::Text };
+        let level = settings.log_level.parse().map_err(io::Error::other)?;
+        log::start(format, level).map_err(io::Error::other)?;
+        let running = match Running::start(settings) {
+            Ok(running) => running,
+            Err(StartError::Rules(loaded)) => {
+                anstream::eprintln!("{}", loaded.report.render(&loaded.sources, Style::Coloured));
+                return Ok(Exit::Config.into());
+            }
+            Err(error) => return Err(io::Error::other(error.to_string())),
+        };
+        output::write(&greeting(&running))?;
+        running.wait()
+    }
+}
+
+/// What somebody at a terminal wants to know.
+fn greeting(running: &Running) -> String {
+    let [rls, http] = running.addresses;
+    let mut text = format!(
+        "Tidegate {} is running. It limits alone: counters are in its memory.\n\n  \
+         RLS   {rls}  (gRPC: point Envoy here)\n  HTTP  http://{http}  (checks, /metrics, /readyz)\n",
+        env!("CARGO_PKG_VERSION"),
+    );
+    if running.demo {
+        text += &format!(
+            "\nThere is no folder `rules` here, so these are demo rules: 5 requests in any 10 seconds for each API key.\n\
+             Try it, six times within ten seconds:\n\n  \
+             curl -i 'http://{http}/v1/check?enforce' -d '{{\"clientId\": \"alice\", \"endpoint\": \"GET /orders\"}}'\n"
+        );
+    }
+    text
+}

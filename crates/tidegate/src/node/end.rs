@@ -1,0 +1,75 @@
+//! How a node ends: it says so, still serves for a while, lets everybody finish, writes its counters down. A second signal ends it at once.
+
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::sleep;
+
+use super::Running;
+
+/// Signals that end a node.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+/// Who asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Asked {
+    /// Whoever runs the node: balancers have to notice.
+    Terminate,
+    /// Somebody at a keyboard: nobody else is there.
+    Interrupt,
+}
+
+impl Signals {
+    async fn next(&mut self) -> Asked {
+        tokio::select! {
+            _ = self.terminate.recv() => Asked::Terminate,
+            _ = self.interrupt.recv() => Asked::Interrupt,
+        }
+    }
+}
+
+impl Running {
+    /// Serves until a signal says to end, then ends.
+    pub(crate) fn wait(self) -> std::io::Result<ExitCode> {
+        let mut signals = {
+            let _inside = self.runtime.enter();
+            Signals {
+                terminate: signal(SignalKind::terminate())?,
+                interrupt: signal(SignalKind::interrupt())?,
+            }
+        };
+        let asked = self.runtime.block_on(signals.next());
+        let hurried = self.runtime.block_on(async {
+            tokio::select! {
+                () = self.drain(asked) => false,
+                _ = signals.next() => true,
+            }
+        });
+        if hurried {
+            tracing::warn!("told to end a second time: ending at once, counters are not saved");
+            return Ok(ExitCode::FAILURE);
+        }
+        self.data.save_counters(&self.node.counters, self.node.now());
+        tracing::info!("ended");
+        Ok(ExitCode::SUCCESS)
+    }
+
+    async fn drain(&self, asked: Asked) {
+        self.node.draining.store(true, Ordering::Relaxed);
+        self.beside.tell_health(false).await;
+        let delay = if asked == Asked::Terminate { self.settings.drain_delay } else { Duration::ZERO };
+        tracing::info!(delay_ms = delay.as_millis() as u64, "ending: not ready any more, still serving");
+        sleep(delay).await;
+        self.cores.end();
+        let waited = tokio::time::timeout(self.settings.drain_timeout, self.cores.idle());
+        if waited.await.is_err() {
+            let open: usize = self.cores.loads().iter().sum();
+            tracing::warn!(open, "some connections did not end in time");
+        }
+    }
+}

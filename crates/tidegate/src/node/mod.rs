@@ -1,0 +1,256 @@
+//! A node, put together from its settings: [`Running::start`], then [`Running::wait`] until it is told to end.
+
+mod data; // what outlives the process
+mod end; // signals, and how a node ends
+mod rules; // which rules, and what is told when they change
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::Duration;
+
+use tidegate_clock::Clock;
+use tidegate_config::{Following, ListenerSettings, Loaded, Settings, Watch};
+use tidegate_core::Micros;
+use tidegate_counters::{Memory, MemoryError, MemorySize};
+use tidegate_server::reply::body::BodyStyle;
+use tidegate_server::reply::headers::Dialect;
+use tidegate_server::rls::Beside;
+use tidegate_server::{
+    Core, Cores, Entrance, Entrances, InternalCalls, Lifetime, Listener, Node, PlaceLimits, Places, Protocol,
+    Receipts, ReplyStyle, Tls, TlsError, TlsFiles, listen,
+};
+use tidegate_telemetry::{Build, Metrics, RefusalLog, TopKeys};
+use tokio::runtime::Runtime;
+
+use data::{Data, DataError};
+
+/// What has to be done every so often: idle keys leave.
+const SWEEP_EVERY: Duration = Duration::from_secs(1);
+
+/// Why a node does not start.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StartError {
+    /// The rules have errors.
+    #[error("the rules are not valid")]
+    Rules(Box<Loaded>),
+    /// An address cannot be had.
+    #[error("{setting}: {address} cannot be listened on: {why}")]
+    Listen {
+        /// Which setting.
+        setting: &'static str,
+        /// Which address.
+        address: SocketAddr,
+        /// Why.
+        why: io::Error,
+    },
+    /// Certificates cannot be used.
+    #[error("{setting}: {why}")]
+    Tls {
+        /// Which setting.
+        setting: &'static str,
+        /// Why.
+        why: TlsError,
+    },
+    /// The folder for data cannot be used.
+    #[error("node.data: {0}")]
+    Data(DataError),
+    /// The secrets of internal calls cannot be used.
+    #[error("internal.secrets_file: {}: {why}", path.display())]
+    Secrets {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// There is not that much memory.
+    #[error("counters.memory: {0}")]
+    Memory(#[from] MemoryError),
+    /// The system has not enough of something.
+    #[error("the node cannot start: {0}")]
+    System(#[from] io::Error),
+}
+
+/// A node that serves.
+pub(crate) struct Running {
+    node: Arc<Node>,
+    cores: Arc<Cores>,
+    beside: Beside,
+    runtime: Runtime,
+    data: Data,
+    settings: Settings,
+    /// Where it listens: RLS, then HTTP.
+    pub(crate) addresses: [SocketAddr; 2],
+    /// Does it run on the demo rules?
+    pub(crate) demo: bool,
+    /// Files that are followed while it runs.
+    _following: Option<Following>,
+    _certificates: Vec<Watch>,
+}
+
+impl Running {
+    /// Puts a node together, and lets requests in.
+    pub(crate) fn start(settings: Settings) -> Result<Self, StartError> {
+        let clock = Clock::real();
+        let now = Micros::new(clock.now_us());
+        // Addresses first: whoever starts a second node by mistake is told so before anything is touched.
+        let threads =
+            settings.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+        let metrics = Metrics::new(threads);
+        let rls = Door::open("rls.listen", Protocol::Rls, &settings.rls, &settings, &metrics)?;
+        let http = Door::open("http.listen", Protocol::Http, &settings.http, &settings, &metrics)?;
+        let addresses = [rls.listener.address()?, http.listener.address()?];
+
+        let data = Data::open(&settings)?;
+        let (files, demo) = rules::files(&settings);
+        let (rules, loaded) = rules::load(files, data.secret(), threads).map_err(StartError::Rules)?;
+        rules::tell_loaded(&loaded, rules.in_force().book.rules().len(), demo);
+
+        let counters = Arc::new(Memory::new(MemorySize::of_bytes(settings.counters_memory), now)?);
+        data.load_counters(&counters, now);
+        tracing::warn!(
+            "counters are in memory: this node limits alone, and every other node grants the same limits again"
+        );
+        let node = Arc::new(Node {
+            rules,
+            counters,
+            metrics,
+            refusals: RefusalLog::new(settings.log_refusals_per_second, threads),
+            top: TopKeys::new(threads),
+            receipts: Receipts::default(),
+            internal_calls: internal_calls(&settings)?,
+            internal_domain: settings.internal.domain.clone(),
+            default_domain: settings.http_default_domain.clone(),
+            on_failure: settings.rules.defaults.on_store_failure.unwrap_or_default(),
+            rls: ReplyStyle { metadata: settings.rls_metadata, ..style(&settings.rls) },
+            http: style(&settings.http),
+            draining: AtomicBool::new(false),
+            places: [rls.entrance.places.clone(), http.entrance.places.clone()],
+            started_us: clock.wall_now_us(),
+            reloaded_us: AtomicU64::new(clock.wall_now_us()),
+            build: BUILD,
+            fault: None,
+            clock,
+        });
+        let beside = Beside::new().map_err(io::Error::other)?;
+        let cores = {
+            let (node, beside) = (node.clone(), beside.clone());
+            Cores::start(threads, move |number| {
+                Entrances::new(Core::new(number, node.clone()), beside.clone())
+            })?
+        };
+        let cores = Arc::new(cores);
+        // It runs while somebody waits on it: from `wait` on.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(beside.tell_health(true));
+        let certificates =
+            [&rls, &http].into_iter().filter_map(Door::follow_certificates).collect::<io::Result<_>>()?;
+        for door in [rls, http] {
+            runtime.spawn(door.listener.accept(door.entrance, cores.clone(), cores.phases()));
+        }
+        sweep(&runtime, &node);
+        let following = rules::follow(&node, &settings, demo, &runtime)?;
+        Ok(Self {
+            node,
+            cores,
+            beside,
+            runtime,
+            data,
+            settings,
+            addresses,
+            demo,
+            _following: following,
+            _certificates: certificates,
+        })
+    }
+}
+
+/// What is running.
+const BUILD: Build = Build {
+    version: env!("CARGO_PKG_VERSION"),
+    commit: match option_env!("TIDEGATE_COMMIT") {
+        Some(commit) => commit,
+        None => "unknown",
+    },
+    profile: if cfg!(debug_assertions) { "debug" } else { "release" },
+};
+
+/// A way in that is bound already.
+struct Door {
+    listener: Listener,
+    entrance: Arc<Entrance>,
+}
+
+impl Door {
+    fn open(
+        setting: &'static str,
+        protocol: Protocol,
+        said: &ListenerSettings,
+        settings: &Settings,
+        metrics: &Arc<Metrics>,
+    ) -> Result<Self, StartError> {
+        let address = said.listen.ok_or_else(|| io::Error::other(format!("{setting} is not set")))?;
+        let listener = listen(address).map_err(|why| StartError::Listen { setting, address, why })?;
+        let files = said.tls.as_ref().map(|tls| TlsFiles {
+            certificate: tls.certificate.clone(),
+            key: tls.key.clone(),
+            client_roots: tls.client_roots.clone(),
+        });
+        let tls = files.map(|files| Tls::load(files, protocol)).transpose();
+        let entrance = Entrance {
+            protocol,
+            tls: tls.map_err(|why| StartError::Tls { setting, why })?,
+            lifetime: Lifetime {
+                age: (protocol == Protocol::Rls).then_some(settings.rls_connection_age),
+                grace: settings.drain_timeout,
+                idle: settings.http_idle_timeout,
+            },
+            places: Places::new(PlaceLimits {
+                all: said.connections_max,
+                of_peer: said.connections_per_peer_max,
+            }),
+            metrics: metrics.clone(),
+        };
+        Ok(Self { listener, entrance: Arc::new(entrance) })
+    }
+
+    /// Reads certificates again when they change.
+    fn follow_certificates(&self) -> Option<io::Result<Watch>> {
+        let tls = self.entrance.tls.clone()?;
+        Some(Watch::start(tls.files().paths(), move || match tls.reload() {
+            Ok(()) => tracing::info!(file = %tls.files().certificate.display(), "certificates loaded"),
+            Err(error) => tracing::error!(%error, "certificates not loaded; the old ones stay"),
+        }))
+    }
+}
+
+fn style(said: &ListenerSettings) -> ReplyStyle {
+    ReplyStyle {
+        headers: said.headers.iter().filter_map(|name| Dialect::named(name)).collect(),
+        body: BodyStyle::named(said.body),
+        metadata: false,
+    }
+}
+
+fn internal_calls(settings: &Settings) -> Result<Option<InternalCalls>, StartError> {
+    let Some(path) = &settings.internal.secrets_file else { return Ok(None) };
+    let wrong = |why: String| StartError::Secrets { path: path.clone(), why };
+    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+    let calls = InternalCalls::of_text(&text, settings.internal.max_age);
+    calls.map(Some).map_err(|error| wrong(error.to_string()))
+}
+
+/// Idle keys leave, a few at a time, on a thread where nobody waits.
+fn sweep(runtime: &Runtime, node: &Arc<Node>) {
+    let node = Arc::downgrade(node);
+    runtime.spawn(async move {
+        let mut every = tokio::time::interval(SWEEP_EVERY);
+        while let Some(node) = node.upgrade() {
+            let swept = tokio::task::spawn_blocking(move || node.counters.sweep(node.now()));
+            let _ = swept.await; // Its panic has been told already.
+            every.tick().await;
+        }
+    });
+}
