@@ -86,11 +86,11 @@ pub(super) fn span(ms: u64) -> String {
     };
     let tenths = ms.div_ceil(SECOND / 10);
     match ms {
-        ..SECOND => format!("{ms} ms"),
-        SECOND..10_000 if !tenths.is_multiple_of(10) => format!("{}.{} s", tenths / 10, tenths % 10),
-        SECOND..=120_000 => format!("{} s", ms.div_ceil(SECOND)),
-        120_001..=HOUR => two(MINUTE, "min", SECOND, "s"),
-        ..=DAY => two(HOUR, "h", MINUTE, "min"),
+        _ if ms < SECOND => format!("{ms} ms"),
+        _ if ms < 10 * SECOND && !tenths.is_multiple_of(10) => format!("{}.{} s", tenths / 10, tenths % 10),
+        _ if ms <= 2 * MINUTE => format!("{} s", ms.div_ceil(SECOND)),
+        _ if ms <= HOUR => two(MINUTE, "min", SECOND, "s"),
+        _ if ms <= DAY => two(HOUR, "h", MINUTE, "min"),
         _ => two(DAY, "d", HOUR, "h"),
     }
 }
