@@ -66,6 +66,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(crate::proof::config(256))]
+
         #[test]
         fn whatever_is_sent_the_id_is_32_hex_digits_or_nothing(
             text in "\\PC{0,80}|[0-9a-fé]{2}[-é][0-9a-g]{31,33}-[0-9a-f]{16}-[0-9a-f]{2}.{0,3}",
