@@ -58,7 +58,12 @@ fn prepared(rules: usize, wildcards: usize) -> &'static mut Prepared {
         Entry { key: "endpoint", value: value.leak() },
     ];
     let descriptors = vec![Descriptor { entries: 0..2, cost: 1, limit: None }];
-    let query = Query { domain: "api_platform", entries: entries.leak(), descriptors: descriptors.leak(), lease: None };
+    let query = Query {
+        domain: "api_platform",
+        entries: entries.leak(),
+        descriptors: descriptors.leak(),
+        lease: None,
+    };
     let book = Box::leak(Box::new(Book::new([domain], Secret::new([7; 16]))));
     let mut plan = Plan::new();
     book.plan(&query, &mut plan); // So that it has grown.

@@ -74,8 +74,9 @@ pub use rule_tests::{
 pub use rules::{DEFAULTS, DESCRIPTOR, DOMAIN, Defaults, EXEMPT, RATE_LIMIT, REPLACES, TIER};
 pub use scalars::{Cidr, Percent};
 pub use schema::{rule_tests_schema, rules_schema, schema, settings_schema};
-pub use settings::{InternalSettings, ListenerSettings, TlsSettings, 
-    FILE_VARIABLE, Given, Resolved, SETTINGS, SETTINGS_FILE, Said, Setting, Settings, resolve,
+pub use settings::{
+    FILE_VARIABLE, Given, InternalSettings, ListenerSettings, Resolved, SETTINGS, SETTINGS_FILE, Said,
+    Setting, Settings, TlsSettings, resolve,
 };
 pub use source::{LineColumn, Sources, Span};
 pub use times::{Rate, TimeUnit, Window};

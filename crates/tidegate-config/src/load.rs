@@ -71,7 +71,8 @@ pub(crate) fn load_marked(files: &RuleFiles) -> (Loaded, Fingerprint) {
         let before = fingerprint(&files.paths);
         let texts = read_files(&files.paths, &files.caps, &reader, no_rule_files);
         if before == fingerprint(&files.paths) {
-            let built_in = files.texts.iter().map(|(name, text)| (name.clone(), Ok(text.as_bytes().to_vec())));
+            let built_in =
+                files.texts.iter().map(|(name, text)| (name.clone(), Ok(text.as_bytes().to_vec())));
             let texts = texts.into_iter().map(|(path, bytes)| (path.display().to_string(), bytes));
             return (load_all(texts.chain(built_in), files, reader), before);
         }

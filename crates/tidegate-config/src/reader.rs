@@ -2,9 +2,9 @@
 
 mod value; // a node read as what the table says it is
 
-use std::net::SocketAddr;
 use std::cell::RefCell;
 use std::collections::HashSet;
+use std::net::SocketAddr;
 
 use tidegate_core::Micros;
 

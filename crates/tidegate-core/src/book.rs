@@ -308,7 +308,7 @@ impl Domain {
     }
 
     /// The entries that are walked, and whose values make a key: all but the reserved ones.
-    pub(crate) fn walked<'q>(&self, entries: &'q [Entry<'q>]) -> impl Iterator<Item = &'q Entry<'q>> {
+    pub fn walked<'q>(&self, entries: &'q [Entry<'q>]) -> impl Iterator<Item = &'q Entry<'q>> {
         let reserved =
             |entry: &&Entry<'_>| self.reserved.binary_search_by(|key| (**key).cmp(entry.key)).is_ok();
         entries.iter().filter(move |entry| !reserved(entry))

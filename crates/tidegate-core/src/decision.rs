@@ -1,5 +1,6 @@
 //! The decision on a whole request, from the verdicts on its takes.
 
+use std::borrow::Borrow;
 use std::cmp::Reverse;
 
 use crate::{Micros, Verdict};
@@ -36,14 +37,14 @@ pub fn admits(takes: impl IntoIterator<Item = (Role, bool)>) -> bool {
 
 /// Which of several verdicts is told, where one has to speak for all: the refusal with the longest wait; where nothing refuses, the
 /// one with the least remaining, and of those the one with the longest reset. What is in shadow never speaks.
-pub fn told<'v>(takes: impl IntoIterator<Item = (Role, &'v Verdict)>) -> Option<usize> {
+pub fn told<V: Borrow<Verdict>>(takes: impl IntoIterator<Item = (Role, V)>) -> Option<usize> {
     let heard = takes.into_iter().enumerate().filter(|(_, (role, _))| *role != Role::Shadow);
     let order = |verdict: &Verdict| match verdict.admitted() {
         // A refusal that no wait cures is the longest.
         false => (false, 0, Reverse(verdict.retry_after.unwrap_or(Micros::MAX))),
         true => (true, verdict.remaining, Reverse(verdict.reset)),
     };
-    heard.min_by_key(|(_, (_, verdict))| order(verdict)).map(|(at, _)| at)
+    heard.min_by_key(|(_, (_, verdict))| order(verdict.borrow())).map(|(at, _)| at)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! From a query to a decision: what the book says counts, what the counters say to that, and what it comes to.
 
 use tidegate_core::{
-    Algorithm, Ask, Book, Fate, Found, Key, Limit, Micros, Plan, Planned, Query, Role, told,
+    Algorithm, Ask, Book, Fate, Found, Key, Limit, Micros, Plan, Planned, Query, Role, Verdict, told,
 };
 use tidegate_counters::{Answer, Batch, Memory, Take};
 
@@ -62,17 +62,14 @@ impl Asks<'_> {
             Ask::Acquire { id, .. } if limit.algorithm() == Algorithm::Concurrency => Some(id),
             _ => None,
         };
-        let charged = |charges: &Charges| {
-            charges.iter().find(|(key, _)| *key == take.key).map(|(_, receipt)| *receipt)
-        };
+        let charged =
+            |charges: &Charges| charges.iter().find(|(key, _)| *key == take.key).map(|(_, receipt)| *receipt);
         let ask = match *self {
             Self::Planned => return (take.ask, take.role),
             Self::Renew => held.map(|id| Ask::Renew { id }),
             Self::Release => held.map(|id| Ask::Release { id }),
-            Self::Refund { units, charges } => charged(charges).map(|receipt| Ask::Refund {
-                units: units.unwrap_or(receipt.units),
-                receipt: Some(receipt),
-            }),
+            Self::Refund { units, charges } => charged(charges)
+                .map(|receipt| Ask::Refund { units: units.unwrap_or(receipt.units), receipt: Some(receipt) }),
             Self::Settle { actual, charges } => {
                 charged(charges).map(|receipt| Ask::Settle { receipt, actual })
             }
@@ -127,19 +124,48 @@ pub fn decide_as<R>(
         counters.take_now(&mut batch, now);
     }
     let answers = if too_much { &[] } else { &batch.answers(0)[..plan.takes().len()] };
-    let result =
-        view(&Decision { admitted: !too_much && batch.admitted(0), plan: &plan, answers, too_much });
+    let result = view(&Decision { admitted: !too_much && batch.admitted(0), plan: &plan, answers, too_much });
     room.batch = batch.recycle();
     room.plan = plan.recycle();
     result
 }
 
+/// The longest wait for a place that anybody is told. It may be given back at any moment; only its expiry is known.
+const PLACE_WAIT_MAX: Micros = Micros::from_secs(1);
+
 impl Decision<'_> {
-    /// The take that speaks for the whole request. One of a quota that refused does not, where another let the request pass: nobody who is
-    /// admitted is told to wait.
+    /// The take that speaks for the whole request. Of a quota, where one has to pass, those that refuse do not speak beside one that
+    /// passes, and where none does, only the one that will first: nobody is told to wait for what would not have stopped them.
     pub fn told(&self) -> Option<usize> {
-        let speaks = |take: &usize| !self.admitted || self.answers[*take].verdict.admitted();
-        self.told_of((0..self.answers.len()).filter(speaks))
+        let takes = 0..self.answers.len();
+        let quota_passes = self.quota_passes();
+        let of_quota = takes.clone().filter(|take| self.role(*take) == Role::Quota && !quota_passes);
+        let first = of_quota.min_by_key(|take| self.shown(*take).retry_after.unwrap_or(Micros::MAX));
+        let speaks = |take: &usize| {
+            let refuses = !self.admitted && (self.role(*take) != Role::Quota || Some(*take) == first);
+            refuses || self.answers[*take].verdict.admitted()
+        };
+        self.told_of(takes.filter(speaks))
+    }
+
+    /// The verdict on a take as callers are shown it: nobody is told to wait longer than a second for a place.
+    pub fn shown(&self, take: usize) -> Verdict {
+        let mut verdict = self.answers[take].verdict;
+        if self.plan.limit(&self.plan.takes()[take]).algorithm() == Algorithm::Concurrency {
+            verdict.reset = verdict.reset.min(PLACE_WAIT_MAX);
+            verdict.retry_after = verdict.retry_after.map(|wait| wait.min(PLACE_WAIT_MAX));
+        }
+        verdict
+    }
+
+    /// Does any of a quota pass?
+    pub(crate) fn quota_passes(&self) -> bool {
+        let passes = |take: usize| self.role(take) == Role::Quota && self.answers[take].verdict.admitted();
+        (0..self.answers.len()).any(passes)
+    }
+
+    fn role(&self, take: usize) -> Role {
+        self.plan.takes()[take].role
     }
 
     /// The take that speaks for a descriptor, if anything was counted for it.
@@ -154,7 +180,7 @@ impl Decision<'_> {
 
     fn told_of(&self, takes: impl Iterator<Item = usize> + Clone) -> Option<usize> {
         let answered = takes.filter(|take| *take < self.answers.len());
-        let roles = answered.clone().map(|take| (self.plan.takes()[take].role, &self.answers[take].verdict));
+        let roles = answered.clone().map(|take| (self.role(take), self.shown(take)));
         let at = told(roles)?;
         answered.clone().nth(at)
     }
@@ -216,7 +242,8 @@ mod tests {
             limit,
         });
         let asked = |count| {
-            let query = Query { domain: "d", entries: &entries, descriptors: &descriptors[..count], lease: None };
+            let query =
+                Query { domain: "d", entries: &entries, descriptors: &descriptors[..count], lease: None };
             decide(&book, &counters, &query, now, &mut Room::default(), |decision| {
                 let remaining = decision.answers.iter().map(|answer| answer.verdict.remaining);
                 (decision.admitted, remaining.collect::<Vec<u32>>())

@@ -16,9 +16,11 @@ mod serve; // which entrance answers
 mod tls; // certificates
 
 pub use decide::{Asks, Decision, Room, TAKES_MAX, decide, decide_as};
-pub use internal_call::InternalCalls;
-pub use net::{Cores, Entrance, Lifetime, Listener, Phase, PlaceLimits, Places, Protocol, listen};
+pub use internal_call::{
+    InternalCalls, MAX_AGE_DEFAULT, Refused, SECRET_BYTES_MIN, SECRETS_MAX, SecretsError, Verified, sign,
+};
+pub use net::{Cores, Entrance, Lifetime, Listener, Phase, PlaceLimits, Places, Protocol, Serve, listen};
 pub use node::{Core, Decided, INTERNAL_CALL, InForce, Node, ReplyStyle, Standing};
 pub use receipts::{Charges, RECEIPTS_MAX, Receipts};
-pub use serve::Entrances;
+pub use serve::{AnyBody, Entrances};
 pub use tls::{Tls, TlsError, TlsFiles};

@@ -13,13 +13,12 @@ use tidegate_config::LiveRules;
 use tidegate_core::{Book, Fate, Micros, OnStoreFailure, Query, Role};
 use tidegate_counters::{Memory, Mode};
 use tidegate_telemetry::{
-    Build, Gauges, InternalCall, Metrics, Reason, Refusal, RefusalLog, RuleMetrics, TopKeys,
-    trace_id_of,
+    Build, Gauges, InternalCall, Metrics, Reason, Refusal, RefusalLog, RuleMetrics, TopKeys, trace_id_of,
 };
 
 use crate::decide::{Asks, Decision, Room, decide_as};
-use crate::net::Places;
 use crate::internal_call::{InternalCalls, Refused};
+use crate::net::Places;
 use crate::receipts::Receipts;
 use crate::reply::PolicyNames;
 use crate::reply::body::BodyStyle;
@@ -196,9 +195,12 @@ impl Core {
 
     /// Who asks, by the header that says so. What cannot be verified counts for nothing, and is counted.
     pub fn standing(&self, header: Option<&HeaderValue>) -> Standing {
-        let (Some(header), Some(calls)) = (header, &self.node.internal_calls) else { return Standing::Outside };
+        let (Some(header), Some(calls)) = (header, &self.node.internal_calls) else {
+            return Standing::Outside;
+        };
         let verified = header.to_str().map_err(|_| Refused::Malformed);
-        let verified = verified.and_then(|text| calls.verify(text, self.node.clock.wall_now_us()).map(|_| ()));
+        let verified =
+            verified.and_then(|text| calls.verify(text, self.node.clock.wall_now_us()).map(|_| ()));
         let (standing, result) = match verified {
             Ok(()) => (Standing::Internal, InternalCall::Verified),
             Err(Refused::Malformed) => (Standing::Outside, InternalCall::Malformed),
@@ -226,10 +228,11 @@ impl Core {
             }
             // Taken out, so that a panic leaves no half-filled room behind.
             let mut room = self.room.take();
-            let result = decide_as(&in_force.book, &self.node.counters, query, asks, now, &mut room, |decision| {
-                self.tell(decision, &in_force, query, trace, now);
-                view(Decided::Counted(decision, &in_force))
-            });
+            let result =
+                decide_as(&in_force.book, &self.node.counters, query, asks, now, &mut room, |decision| {
+                    self.tell(decision, &in_force, query, trace, now);
+                    view(Decided::Counted(decision, &in_force))
+                });
             self.room.replace(room);
             result
         }));
@@ -242,7 +245,14 @@ impl Core {
     }
 
     /// What operators are told of a decision.
-    fn tell(&self, decision: &Decision<'_>, in_force: &InForce, query: &Query<'_>, trace: Option<&str>, now: Micros) {
+    fn tell(
+        &self,
+        decision: &Decision<'_>,
+        in_force: &InForce,
+        query: &Query<'_>,
+        trace: Option<&str>,
+        now: Micros,
+    ) {
         let (node, metrics) = (&*self.node, &in_force.metrics);
         for (take, answer) in decision.plan.takes().iter().zip(decision.answers) {
             let degraded = answer.mode == Mode::Degraded;

@@ -84,7 +84,8 @@ mod tests {
     #[test]
     fn there_is_an_end_to_them() {
         let (receipts, day) = (Receipts::default(), Micros::from_secs(86_400));
-        let all = |now| (0..RECEIPTS_MAX as u64 + 16).filter(|id| receipts.keep(*id, charges(1), day, now)).count();
+        let all =
+            |now| (0..RECEIPTS_MAX as u64 + 16).filter(|id| receipts.keep(*id, charges(1), day, now)).count();
         assert_eq!(all(Micros::ZERO), RECEIPTS_MAX);
         assert_eq!(all(Micros::from_secs(3_599)), 0);
         assert_eq!(all(KEPT_MAX), RECEIPTS_MAX, "after an hour all were forgotten, whatever the window");

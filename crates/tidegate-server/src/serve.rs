@@ -34,19 +34,21 @@ impl Serve for Entrances {
     async fn answer(self: Rc<Self>, protocol: Protocol, request: Request<Incoming>) -> Response<AnyBody> {
         match protocol {
             Protocol::Rls if request.uri().path() == rls::SHOULD_RATE_LIMIT => {
-                rls::call(&self.core, request).await.map(|body| AnyBody::Rls(RlsBody::Unary(body)))
+                rls::call(&self.core, request).await.map(|body| AnyBody(Of::Rls(RlsBody::Unary(body))))
             }
-            Protocol::Rls => self.beside.call(request).await.map(AnyBody::Rls),
-            Protocol::Http => check::answer(self.core.clone(), request).await.map(AnyBody::Http),
+            Protocol::Rls => self.beside.call(request).await.map(|body| AnyBody(Of::Rls(body))),
+            Protocol::Http => {
+                check::answer(self.core.clone(), request).await.map(|body| AnyBody(Of::Http(body)))
+            }
         }
     }
 }
 
 /// The body of any answer.
-pub enum AnyBody {
-    /// Of gRPC.
+pub struct AnyBody(Of);
+
+enum Of {
     Rls(RlsBody),
-    /// Of HTTP.
     Http(Full<Bytes>),
 }
 
@@ -58,23 +60,23 @@ impl Body for AnyBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        match &mut *self {
-            Self::Rls(body) => Pin::new(body).poll_frame(context),
-            Self::Http(body) => Pin::new(body).poll_frame(context).map_err(|never| match never {}),
+        match &mut self.0 {
+            Of::Rls(body) => Pin::new(body).poll_frame(context),
+            Of::Http(body) => Pin::new(body).poll_frame(context).map_err(|never| match never {}),
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        match self {
-            Self::Rls(body) => body.is_end_stream(),
-            Self::Http(body) => body.is_end_stream(),
+        match &self.0 {
+            Of::Rls(body) => body.is_end_stream(),
+            Of::Http(body) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
-        match self {
-            Self::Rls(body) => body.size_hint(),
-            Self::Http(body) => body.size_hint(),
+        match &self.0 {
+            Of::Rls(body) => body.size_hint(),
+            Of::Http(body) => body.size_hint(),
         }
     }
 }

@@ -28,7 +28,11 @@ pub struct TlsFiles {
 impl TlsFiles {
     /// All of them, to be watched.
     pub fn paths(&self) -> Vec<PathBuf> {
-        [Some(&self.certificate), Some(&self.key), self.client_roots.as_ref()].into_iter().flatten().cloned().collect()
+        [Some(&self.certificate), Some(&self.key), self.client_roots.as_ref()]
+            .into_iter()
+            .flatten()
+            .cloned()
+            .collect()
     }
 }
 
@@ -91,7 +95,8 @@ impl Tls {
 
 fn read(files: &TlsFiles, protocol: Protocol) -> Result<ServerConfig, TlsError> {
     let certificates = certificates(&files.certificate)?;
-    let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| told(&files.key, &error, "private key"))?;
+    let key =
+        PrivateKeyDer::from_pem_file(&files.key).map_err(|error| told(&files.key, &error, "private key"))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let together = |error: &dyn std::fmt::Display| TlsError::Together {
         certificate: files.certificate.clone(),
@@ -124,7 +129,9 @@ fn read(files: &TlsFiles, protocol: Protocol) -> Result<ServerConfig, TlsError> 
 fn certificates(path: &PathBuf) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     match read {
-        Ok(certificates) if certificates.is_empty() => Err(told(path, &PemError::NoItemsFound, "certificate")),
+        Ok(certificates) if certificates.is_empty() => {
+            Err(told(path, &PemError::NoItemsFound, "certificate"))
+        }
         Ok(certificates) => Ok(certificates),
         Err(error) => Err(told(path, &error, "certificate")),
     }

@@ -256,7 +256,9 @@ impl Layer {
         let variable = variable.map(|(name, value)| (name.clone(), value.as_str()));
         let default = Some(setting.default()).filter(|text| !text.is_empty());
         Self {
-            above: flag.or(variable).and_then(|(name, value)| single(&name, value, setting.field.kind, sources)),
+            above: flag
+                .or(variable)
+                .and_then(|(name, value)| single(&name, value, setting.field.kind, sources)),
             below: default.and_then(|text| single("default", text, setting.field.kind, sources)),
         }
     }
@@ -386,8 +388,10 @@ impl<'a> Chosen<'a> {
             body: self.word(&of("body")),
             connections_max: self.whole(&of("connections_max")).unwrap_or(0),
             connections_per_peer_max: self.whole(&of("connections_per_peer_max")).unwrap_or(0),
-            tls: tls.map(|(certificate, key)| {
-                TlsSettings { certificate, key, client_roots: self.path(&of("tls_client_roots")) }
+            tls: tls.map(|(certificate, key)| TlsSettings {
+                certificate,
+                key,
+                client_roots: self.path(&of("tls_client_roots")),
             }),
         }
     }
@@ -404,7 +408,8 @@ impl<'a> Chosen<'a> {
                 Some(span) => Diagnostic::new(Code::HalfOfTls, span, message).label("not enough"),
                 None => Diagnostic::nowhere(Code::HalfOfTls, message),
             };
-            return reader.say(trouble.help(format!("set both `{name}.tls_certificate` and `{name}.tls_key`")));
+            return reader
+                .say(trouble.help(format!("set both `{name}.tls_certificate` and `{name}.tls_key`")));
         };
     }
 

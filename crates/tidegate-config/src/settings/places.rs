@@ -258,8 +258,10 @@ static LOG: Place = Place {
     ],
 };
 
-static FORMATS: &[Word] =
-    &[Word::new("text", "For people: time, level, message, then `key=value`."), Word::new("json", "For machines: an object in each line.")];
+static FORMATS: &[Word] = &[
+    Word::new("text", "For people: time, level, message, then `key=value`."),
+    Word::new("json", "For machines: an object in each line."),
+];
 
 static LEVELS: &[Word] = &[
     Word::new("error", "What failed."),

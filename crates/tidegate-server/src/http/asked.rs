@@ -145,7 +145,8 @@ pub(super) enum Body<'a> {
 
 impl<'a> Body<'a> {
     pub(super) fn parse(bytes: &'a [u8]) -> Result<Self, HttpError> {
-        let wrong = |error: serde_json::Error| HttpError::invalid(format!("the body is not understood: {error}"));
+        let wrong =
+            |error: serde_json::Error| HttpError::invalid(format!("the body is not understood: {error}"));
         if bytes.trim_ascii_start().first() != Some(&b'[') {
             return serde_json::from_slice(bytes).map(|asked| Self::One(Box::new(asked))).map_err(wrong);
         }
@@ -244,7 +245,9 @@ impl Asked<'_> {
 
     fn short<'a>(&'a self, client: &'a str, parts: &mut Parts<'a>) -> Result<(), HttpError> {
         if self.hits_addend.is_some() {
-            return Err(HttpError::invalid("\"hitsAddend\" belongs to \"descriptors\"; with \"clientId\" it is \"cost\""));
+            return Err(HttpError::invalid(
+                "\"hitsAddend\" belongs to \"descriptors\"; with \"clientId\" it is \"cost\"",
+            ));
         }
         parts.entries.push(Entry { key: "api_key", value: client });
         if let Some(endpoint) = &self.endpoint {

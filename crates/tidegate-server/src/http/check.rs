@@ -62,7 +62,12 @@ pub(super) async fn answer(core: &Core, verb: Verb, request: Request<Incoming>) 
     answered.map(|(answer, _)| answer)
 }
 
-fn decide(core: &Core, verb: Verb, around: &Around, bytes: &Bytes) -> Result<(Answer, RequestOutcome), HttpError> {
+fn decide(
+    core: &Core,
+    verb: Verb,
+    around: &Around,
+    bytes: &Bytes,
+) -> Result<(Answer, RequestOutcome), HttpError> {
     match Body::parse(bytes)? {
         Body::One(asked) if around.explain => explained(core, verb, &asked),
         Body::One(asked) => one(core, verb, around, &asked),
@@ -191,20 +196,20 @@ fn judge<R>(
     let query = parts.query();
     let now = node.now();
     let wants = matches!(asked.receipt, Some(Receipt::Wanted(true)));
-    core.decide(&query, &asks, around.trace.as_deref(), now, |decided| {
-        match decided {
-            Decided::Counted(decision, in_force) => {
-                if matches!(verb, Verb::Acquire | Verb::Renew | Verb::Release) && !holds(decision) {
-                    let message = "no rule with the algorithm `concurrency` was found: there is nothing to hold";
-                    return Err(HttpError::invalid(message));
-                }
-                let receipt = (wants && decision.admitted).then(|| keep(core, decision)).flatten();
-                Ok(view(&told(decision, in_force, &query), receipt.as_deref()))
+    core.decide(&query, &asks, around.trace.as_deref(), now, |decided| match decided {
+        Decided::Counted(decision, in_force) => {
+            if matches!(verb, Verb::Acquire | Verb::Renew | Verb::Release) && !holds(decision) {
+                let message = "no rule with the algorithm `concurrency` was found: there is nothing to hold";
+                return Err(HttpError::invalid(message));
             }
-            Decided::ByPolicy(OnStoreFailure::Allow | OnStoreFailure::Local) => Ok(view(&Told::unbounded(), None)),
-            Decided::ByPolicy(OnStoreFailure::Deny | OnStoreFailure::Error) => {
-                Ok(view(&Told::store_unavailable(), None))
-            }
+            let receipt = (wants && decision.admitted).then(|| keep(core, decision)).flatten();
+            Ok(view(&told(decision, in_force, &query), receipt.as_deref()))
+        }
+        Decided::ByPolicy(OnStoreFailure::Allow | OnStoreFailure::Local) => {
+            Ok(view(&Told::unbounded(), None))
+        }
+        Decided::ByPolicy(OnStoreFailure::Deny | OnStoreFailure::Error) => {
+            Ok(view(&Told::store_unavailable(), None))
         }
     })
 }

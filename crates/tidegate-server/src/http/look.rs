@@ -29,8 +29,12 @@ pub(super) fn ready(core: &Core, query: Option<&str>) -> Answer {
     let (loads, failures) = node.rules.counts();
     let (rules, stats) = (node.rules.in_force().book.rules().len(), node.counters.stats());
     let mut told = format!("{word}\n");
-    let last = if node.rules.last_load_failed() { "; the last one had errors, the one before stays" } else { "" };
-    let _ = writeln!(told, "rules     {rules} in force, loaded {loads} times, {failures} loads with errors{last}");
+    let last =
+        if node.rules.last_load_failed() { "; the last one had errors, the one before stays" } else { "" };
+    let _ = writeln!(
+        told,
+        "rules     {rules} in force, loaded {loads} times, {failures} loads with errors{last}"
+    );
     let _ = writeln!(
         told,
         "counters  in memory: this node limits alone, every other node grants the same limits again; a crash forgets them"

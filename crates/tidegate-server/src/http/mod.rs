@@ -62,7 +62,8 @@ async fn route(core: Rc<Core>, request: Request<Incoming>) -> Result<Answer, Htt
         return Err(HttpError::not_found(path));
     };
     // Whoever may read may ask whether there is something to read.
-    let method_fits = request.method() == method || (request.method() == Method::HEAD && *method == Method::GET);
+    let method_fits =
+        request.method() == method || (request.method() == Method::HEAD && *method == Method::GET);
     if !method_fits {
         return Err(HttpError::method(path, method));
     }

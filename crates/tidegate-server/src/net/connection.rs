@@ -23,8 +23,8 @@ use tokio::task::spawn_local;
 use tokio::time::{sleep, timeout};
 
 use super::accept::Arrival;
-use super::counted::Counted;
 use super::cores::Phase;
+use super::counted::Counted;
 
 /// How long a client may take to say something that a server can answer: the handshake of TLS, the first bytes of HTTP/2.
 const GREETING_MAX: Duration = Duration::from_secs(5);
@@ -87,7 +87,11 @@ impl<F: Future<Output = ()> + 'static> Executor<F> for HereExecutor {
 }
 
 /// Serves a connection until it ends.
-pub(super) async fn serve<S: Serve + 'static>(serves: Rc<S>, arrival: Arrival, phase: watch::Receiver<Phase>) {
+pub(super) async fn serve<S: Serve + 'static>(
+    serves: Rc<S>,
+    arrival: Arrival,
+    phase: watch::Receiver<Phase>,
+) {
     let Arrival { stream, peer, entrance, place } = arrival;
     let Ok(stream) = TcpStream::from_std(stream) else { return };
     let ended = match &entrance.tls {
@@ -96,7 +100,8 @@ pub(super) async fn serve<S: Serve + 'static>(serves: Rc<S>, arrival: Arrival, p
             Ok(Ok(stream)) => converse(serves, stream, entrance.protocol, entrance.lifetime, phase).await,
             refused => {
                 entrance.turn_away(ConnectionRefused::Handshake);
-                Err(refused.map_or_else(|_| "no TLS in time".into(), |error| format!("no TLS: {:?}", error.err())))
+                Err(refused
+                    .map_or_else(|_| "no TLS in time".into(), |error| format!("no TLS: {:?}", error.err())))
             }
         },
     };

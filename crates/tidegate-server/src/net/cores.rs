@@ -105,7 +105,6 @@ impl Cores {
     pub fn loads(&self) -> Vec<usize> {
         self.doors.iter().map(|door| door.load.load(Ordering::Relaxed)).collect()
     }
-
 }
 
 fn run<S: Serve + 'static>(

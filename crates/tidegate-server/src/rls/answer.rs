@@ -39,7 +39,8 @@ impl Core {
         trace: Option<&str>,
         out: &mut Vec<u8>,
     ) -> Result<Answered, CallError> {
-        let request = RateLimitRequest::parse(message).map_err(|error| CallError::Invalid(error.to_string()))?;
+        let request =
+            RateLimitRequest::parse(message).map_err(|error| CallError::Invalid(error.to_string()))?;
         if request.domain.is_empty() {
             return Err(CallError::Invalid("the domain must not be empty".into()));
         }

@@ -170,7 +170,8 @@ impl Failed {
         headers.insert(http::header::CONTENT_TYPE, CONTENT_TYPE);
         headers.insert(GRPC_STATUS, HeaderValue::from(self.code as i32));
         // What is no header is left out of it: our messages are plain text, those of libraries may hold anything.
-        let text: String = self.message.chars().filter(|one| matches!(one, ' '..='~') && *one != '%').collect();
+        let text: String =
+            self.message.chars().filter(|one| matches!(one, ' '..='~') && *one != '%').collect();
         if let Ok(text) = HeaderValue::from_str(&text) {
             headers.insert(GRPC_MESSAGE, text);
         }

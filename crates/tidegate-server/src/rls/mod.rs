@@ -9,10 +9,10 @@ mod response; // what goes
 mod wire; // protobuf
 
 pub use answer::{Answered, CallError};
-pub use beside::{Beside, SERVICE};
 pub(crate) use beside::RlsBody;
+pub use beside::{Beside, SERVICE};
+pub(crate) use grpc::call;
 pub use grpc::{MESSAGE_BYTES_MAX, SHOULD_RATE_LIMIT};
-pub(crate) use grpc::{call, unknown_call};
 pub use request::{DESCRIPTORS_MAX, ENTRIES_MAX, RateLimitRequest};
 pub use response::{Code, CurrentLimit, FieldWriter, ResponseWriter, Status};
 pub use wire::Undecodable;

@@ -75,13 +75,16 @@ impl NodeAddress {
         let address = self.node.trim_start_matches("http://").trim_end_matches('/');
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let timeout = Duration::from_secs(self.timeout);
-        let posted = runtime.block_on(async { tokio::time::timeout(timeout, post(address, path, body)).await });
-        let (status, bytes) = posted.unwrap_or_else(|_| Err(io::Error::other("no answer in time"))).map_err(|error| {
-            let advice = "is it running, and is this its HTTP listener? (--node, `tidegate run`)";
-            io::Error::other(format!("the node at {address} cannot be asked: {error}; {advice}"))
+        let posted =
+            runtime.block_on(async { tokio::time::timeout(timeout, post(address, path, body)).await });
+        let (status, bytes) =
+            posted.unwrap_or_else(|_| Err(io::Error::other("no answer in time"))).map_err(|error| {
+                let advice = "is it running, and is this its HTTP listener? (--node, `tidegate run`)";
+                io::Error::other(format!("the node at {address} cannot be asked: {error}; {advice}"))
+            })?;
+        let answer: Value = serde_json::from_slice(&bytes).map_err(|error| {
+            io::Error::other(format!("the node at {address} did not answer in JSON: {error}"))
         })?;
-        let answer: Value = serde_json::from_slice(&bytes)
-            .map_err(|error| io::Error::other(format!("the node at {address} did not answer in JSON: {error}")))?;
         match status {
             200..300 => Ok(answer),
             _ => {

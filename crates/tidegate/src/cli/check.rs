@@ -47,7 +47,9 @@ fn told(answer: &Value) -> String {
     match (&answer["allowed"], answer["retryAfterMs"].as_u64()) {
         (Value::Bool(true), _) => {}
         (_, Some(wait)) => text += &format!("  passes in  {}.{:03} s\n", wait / 1_000, wait % 1_000),
-        (_, None) => text += &format!("  passes in  no wait cures it ({})\n", answer["code"].as_str().unwrap_or("?")),
+        (_, None) => {
+            text += &format!("  passes in  no wait cures it ({})\n", answer["code"].as_str().unwrap_or("?"))
+        }
     }
     let mode = answer["mode"].as_str().unwrap_or("?");
     let bound = match &answer["bound"] {

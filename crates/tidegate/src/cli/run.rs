@@ -7,10 +7,10 @@ use clap::Args;
 use tidegate_config::Style;
 use tidegate_telemetry::log::{self, LogFormat};
 
+use super::config::tell;
 use super::exit::Exit;
 use super::output;
 use super::settings::SettingFlags;
-use super::config::tell;
 use crate::node::{Running, StartError};
 
 #[derive(Args, Debug)]

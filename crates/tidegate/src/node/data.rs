@@ -102,7 +102,9 @@ impl Data {
                 left_out = loaded.left_out,
                 "counters of the last run loaded"
             ),
-            Err(error) => tracing::warn!(%error, file = %path.display(), "counters of the last run not loaded"),
+            Err(error) => {
+                tracing::warn!(%error, file = %path.display(), "counters of the last run not loaded")
+            }
         }
         if let Err(error) = fs::remove_file(&path) {
             tracing::warn!(%error, file = %path.display(), "a file of old counters cannot be removed");

@@ -38,7 +38,10 @@ impl Running {
     pub(crate) fn wait(self) -> std::io::Result<ExitCode> {
         let mut signals = {
             let _inside = self.runtime.enter();
-            Signals { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? }
+            Signals {
+                terminate: signal(SignalKind::terminate())?,
+                interrupt: signal(SignalKind::interrupt())?,
+            }
         };
         let asked = self.runtime.block_on(signals.next());
         let hurried = self.runtime.block_on(async {

@@ -19,14 +19,13 @@ use tidegate_server::reply::body::BodyStyle;
 use tidegate_server::reply::headers::Dialect;
 use tidegate_server::rls::Beside;
 use tidegate_server::{
-    Core, Cores, Entrance, Entrances, InternalCalls, Lifetime, Listener, Node, PlaceLimits, Places,
-    Protocol, Receipts, ReplyStyle, Tls, TlsError, TlsFiles, listen,
+    Core, Cores, Entrance, Entrances, InternalCalls, Lifetime, Listener, Node, PlaceLimits, Places, Protocol,
+    Receipts, ReplyStyle, Tls, TlsError, TlsFiles, listen,
 };
 use tidegate_telemetry::{Build, Metrics, RefusalLog, TopKeys};
 use tokio::runtime::Runtime;
 
 use data::{Data, DataError};
-pub(crate) use rules::DEMO;
 
 /// What has to be done every so often: idle keys leave.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
@@ -97,7 +96,8 @@ impl Running {
         let clock = Clock::real();
         let now = Micros::new(clock.now_us());
         // Addresses first: whoever starts a second node by mistake is told so before anything is touched.
-        let threads = settings.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+        let threads =
+            settings.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
         let metrics = Metrics::new(threads);
         let rls = Door::open("rls.listen", Protocol::Rls, &settings.rls, &settings, &metrics)?;
         let http = Door::open("http.listen", Protocol::Http, &settings.http, &settings, &metrics)?;
@@ -137,12 +137,16 @@ impl Running {
         let beside = Beside::new().map_err(io::Error::other)?;
         let cores = {
             let (node, beside) = (node.clone(), beside.clone());
-            Cores::start(threads, move |number| Entrances::new(Core::new(number, node.clone()), beside.clone()))?
+            Cores::start(threads, move |number| {
+                Entrances::new(Core::new(number, node.clone()), beside.clone())
+            })?
         };
         let cores = Arc::new(cores);
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        // It runs while somebody waits on it: from `wait` on.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(beside.tell_health(true));
-        let certificates = [&rls, &http].into_iter().filter_map(Door::follow_certificates).collect::<io::Result<_>>()?;
+        let certificates =
+            [&rls, &http].into_iter().filter_map(Door::follow_certificates).collect::<io::Result<_>>()?;
         for door in [rls, http] {
             runtime.spawn(door.listener.accept(door.entrance, cores.clone(), cores.phases()));
         }
@@ -203,7 +207,10 @@ impl Door {
                 grace: settings.drain_timeout,
                 idle: settings.http_idle_timeout,
             },
-            places: Places::new(PlaceLimits { all: said.connections_max, of_peer: said.connections_per_peer_max }),
+            places: Places::new(PlaceLimits {
+                all: said.connections_max,
+                of_peer: said.connections_per_peer_max,
+            }),
             metrics: metrics.clone(),
         };
         Ok(Self { listener, entrance: Arc::new(entrance) })
@@ -241,8 +248,8 @@ fn sweep(runtime: &Runtime, node: &Arc<Node>) {
     runtime.spawn(async move {
         let mut every = tokio::time::interval(SWEEP_EVERY);
         while let Some(node) = node.upgrade() {
-            node.counters.sweep(node.now());
-            drop(node);
+            let swept = tokio::task::spawn_blocking(move || node.counters.sweep(node.now()));
+            let _ = swept.await; // Its panic has been told already.
             every.tick().await;
         }
     });

@@ -11,7 +11,7 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// The rules of a node that nobody gave any.
-pub(crate) const DEMO: &str = include_str!("../../../../examples/demo.yaml");
+const DEMO: &str = include_str!("../../../../examples/demo.yaml");
 /// How many of a file's errors are logged.
 const TOLD_MAX: usize = 10;
 
@@ -76,7 +76,7 @@ fn tell(node: &Node, loaded: &Loaded) {
 /// Says what came of loading rules.
 pub(super) fn tell_loaded(loaded: &Loaded, rules: usize, demo: bool) {
     let (errors, warnings) = (loaded.report.errors(), loaded.report.warnings());
-    for trouble in loaded.report.json(&loaded.sources).take(TOLD_MAX) {
+    for trouble in loaded.report.json(&loaded.sources).into_iter().take(TOLD_MAX) {
         let text = |name: &str| trouble.get(name).and_then(Value::as_str).unwrap_or_default().to_string();
         let place = format!("{}:{}:{}", text("file"), trouble["line"], trouble["column"]);
         if text("severity") == "error" {
