@@ -144,22 +144,3 @@ fn a_rule_that_stands_twice_is_one_row() -> Result<(), LimitError> {
     assert_eq!(page(&rules).value("ratelimit_decisions_total", REFUSED), Some(2.0));
     Ok(())
 }
-
-#[test]
-fn cores_that_count_the_same_rule_lose_nothing() -> Result<(), LimitError> {
-    const TIMES: u64 = 20_000;
-    let book = book("api", vec![node("key", None)?]);
-    let rules = RuleMetrics::of(&book, 4, None);
-    let refused = verdict(Outcome::RateLimited, 0);
-    std::thread::scope(|scope| {
-        for core in 0..4 {
-            let (rules, rule) = (&rules, book.rules().first());
-            scope.spawn(move || {
-                (0..TIMES).for_each(|_| rules.count(core, rule, Role::Enforce, &refused, false));
-            });
-        }
-    });
-    let page = page(&rules);
-    assert_eq!(page.value("ratelimit_decisions_total", REFUSED), Some(4.0 * TIMES as f64));
-    Ok(())
-}
