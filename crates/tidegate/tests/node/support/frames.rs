@@ -123,8 +123,16 @@ impl Frames {
         }
     }
 
-    /// The next frame; none if the connection has ended.
+    /// The next frame; none if the connection has ended. Pings are answered on the way, as by every client.
     pub(crate) async fn next(&mut self) -> Option<Frame> {
+        let next = self.next_frame().await?;
+        if next.kind == PING && next.flags & ACK == 0 {
+            self.send(&frame(PING, ACK, 0, &next.payload)).await;
+        }
+        Some(next)
+    }
+
+    async fn next_frame(&mut self) -> Option<Frame> {
         loop {
             if let Some(head) = self.read.first_chunk::<9>() {
                 let [a, b, c, kind, flags, stream @ ..] = *head;
