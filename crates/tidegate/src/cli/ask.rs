@@ -106,7 +106,8 @@ async fn post(address: &str, path: &str, body: &Value) -> io::Result<(u16, Bytes
         .header("content-type", "application/json")
         .body(Full::new(Bytes::from(body.to_string())))
         .map_err(io::Error::other)?;
-    let answer = async {
+    // It takes the sender along: the connection ends when nobody can send on it any more.
+    let answer = async move {
         let response = sender.send_request(request).await.map_err(io::Error::other)?;
         let status = response.status().as_u16();
         let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
