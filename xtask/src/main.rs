@@ -3,6 +3,7 @@
 mod accuracy; // every algorithm against an exact log
 mod bench; // instructions of each step; the table of counters and calls beside others
 mod fuzz; // rule files that nobody would write
+mod run; // a node, to try it
 mod shell; // runs other programs and fetches the missing ones
 mod test; // every check there is, cheapest first
 mod tidy; // tests on the text of the repository
@@ -22,6 +23,13 @@ struct Verb {
 
 /// All verbs, in the order of the help page. A new one is a module and a row.
 const VERBS: &[Verb] = &[
+    Verb {
+        name: "run",
+        arguments: "[FLAG...]",
+        about: "run a node on embedded defaults, with demo rules",
+        details: run::details,
+        run: run::run,
+    },
     Verb {
         name: "test",
         arguments: "[--fail-fast] [GROUP...]",

@@ -14,12 +14,14 @@ pub struct Found<'b> {
     pub rule: Option<&'b Rule>,
     /// What became of it.
     pub fate: Fate,
+    /// The rule that replaces it, if one does.
+    pub replaced_by: Option<&'b Rule>,
     /// Is whoever asked exempt from it?
     pub(crate) exempt: bool,
 }
 
 /// What became of a rule that was found.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Fate {
     /// Not known yet.
     #[default]
@@ -85,7 +87,7 @@ impl<'b> Plan<'b> {
         self.clear();
         // Nothing is in them: collecting keeps the allocation, and only the lifetime changes.
         let found = self.found.into_iter().map(|_| Found::default()).collect();
-        let takes = self.takes.into_iter().filter_map(|_| None).collect();
+        let takes = self.takes.into_iter().map_while(|_| None).collect();
         Plan { domain: None, exempt: false, found, takes, own: self.own }
     }
 
@@ -142,8 +144,10 @@ impl<'b> Plan<'b> {
         for at in 0..self.found.len() {
             let Some(rule) = self.found[at].rule.filter(|rule| rule.said.limit.is_some()) else { continue };
             let mut others = self.found.iter().filter(|other| !other.idle()).filter_map(|other| other.rule);
-            if others.any(|other| replaces(other, rule) && !replaces(rule, other)) && !self.found[at].idle() {
-                self.found[at].fate = Fate::Replaced;
+            let by = others.find(|other| replaces(other, rule) && !replaces(rule, other));
+            let found = &mut self.found[at];
+            if by.is_some() && !found.idle() {
+                (found.fate, found.replaced_by) = (Fate::Replaced, by);
             }
         }
     }
@@ -215,7 +219,7 @@ impl<'b> Plan<'b> {
     }
 
     fn ask_own(&mut self, book: &Book, own: OwnLimit, request: &Request<'_>) -> Fate {
-        let Ok(limit) = own_limit(request.domain.algorithm, own) else { return Fate::Impossible };
+        let Ok(limit) = request.domain.own_limit(own) else { return Fate::Impossible };
         // No rule has an empty id, so no rule shares the counter.
         let start = book.secret.start().part(request.domain.name.as_bytes()).part(b"");
         let mut parts = limit.shape(start);
@@ -292,7 +296,10 @@ fn ask(cost: i128, lease: Option<u64>) -> Ask {
 
 /// The limit that a request brought, by the algorithm of its domain; by the default where that one needs more than two numbers or
 /// cannot hold them.
-fn own_limit(algorithm: Algorithm, OwnLimit { amount, window }: OwnLimit) -> Result<Limit, LimitError> {
+pub(crate) fn own_limit(
+    algorithm: Algorithm,
+    OwnLimit { amount, window }: OwnLimit,
+) -> Result<Limit, LimitError> {
     match algorithm {
         Algorithm::SlidingWindowCounter => Limit::sliding_window_counter(amount, window),
         Algorithm::SubWindow => Limit::sub_window(amount, window, None, false),

@@ -254,7 +254,10 @@ impl Core {
         now: Micros,
     ) {
         let (node, metrics) = (&*self.node, &in_force.metrics);
-        for (take, answer) in decision.plan.takes().iter().zip(decision.answers) {
+        for (at, (take, answer)) in decision.plan.takes().iter().zip(decision.answers).enumerate() {
+            if !decision.is_meant(at) {
+                continue;
+            }
             let degraded = answer.mode == Mode::Degraded;
             metrics.count(self.number, take.rule, take.role, &answer.verdict, degraded);
             let Some(reason) = Reason::of(answer.verdict.outcome) else { continue };

@@ -134,7 +134,7 @@ fn status<'d>(decision: &'d Decision<'_>, descriptor: usize) -> Status<'d> {
             None => blank,
         };
     };
-    let (take, verdict) = (&decision.plan.takes()[at], &decision.answers[at].verdict);
+    let (take, verdict) = (&decision.plan.takes()[at], decision.shown(at));
     let name = take.rule.and_then(|rule| rule.said.name.as_deref()).unwrap_or_default();
     Status {
         code: if verdict.admitted() { Code::Ok } else { Code::OverLimit },
