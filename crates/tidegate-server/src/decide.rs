@@ -107,17 +107,14 @@ pub fn decide_as<R>(
     let mut batch = std::mem::take(&mut room.batch).recycle();
     book.plan(query, &mut plan);
     let refusing = refusing(&plan);
-    if lay_out(&plan, refusing.as_ref(), asks, &mut batch) {
+    if lay_out(&plan, asks, refusing.as_ref(), &mut batch) {
         counters.take_now(&mut batch, now);
     }
-    let result = view(&Decision::of(&plan, &batch, *asks));
+    let result = view(&Decision::of(&plan, &batch, asks));
     room.batch = batch.recycle();
     room.plan = plan.recycle();
     result
 }
-
-/// The longest wait for a place that anybody is told. It may be given back at any moment; only its expiry is known.
-const PLACE_WAIT_MAX: Micros = Micros::from_secs(1);
 
 /// A limit that nothing fits, for a request that is refused whatever the counters say: it still gives back, and is charged where that is
 /// always, so it is asked with one more take that refuses it.
@@ -128,8 +125,8 @@ pub(crate) fn refusing(plan: &Plan<'_>) -> Option<Limit> {
 /// Makes a plan the one request of a batch; says whether it did, for it may ask too much.
 pub(crate) fn lay_out<'p>(
     plan: &'p Plan<'_>,
-    refusing: Option<&'p Limit>,
     asks: &Asks<'_>,
+    refusing: Option<&'p Limit>,
     batch: &mut Batch<'p>,
 ) -> bool {
     if plan.takes().len() > TAKES_MAX {
@@ -150,12 +147,15 @@ pub(crate) fn lay_out<'p>(
     true
 }
 
+/// The longest wait for a place that anybody is told. It may be given back at any moment; only its expiry is known.
+const PLACE_WAIT_MAX: Micros = Micros::from_secs(1);
+
 impl<'d> Decision<'d> {
     /// What a plan came to, once the counters were asked; if they were not, it asked too much.
-    pub(crate) fn of(plan: &'d Plan<'d>, batch: &'d Batch<'d>, asks: Asks<'d>) -> Self {
+    pub(crate) fn of(plan: &'d Plan<'d>, batch: &'d Batch<'d>, asks: &Asks<'d>) -> Self {
         let too_much = batch.is_empty();
         let answers = if too_much { &[] } else { &batch.answers(0)[..plan.takes().len()] };
-        Self { admitted: !too_much && batch.admitted(0), plan, answers, too_much, asks }
+        Self { admitted: !too_much && batch.admitted(0), plan, answers, too_much, asks: *asks }
     }
 
     /// The take that speaks for the whole request. Of a quota, where one has to pass, those that refuse do not speak beside one that

@@ -11,7 +11,7 @@ mod verdict; // the answer in one sentence
 mod render; // all of it for a terminal
 
 use serde::{Deserialize, Serialize};
-use tidegate_core::{Book, Matching, Micros, Plan, Query};
+use tidegate_core::{Book, Matching, Micros, Plan, Query, Role};
 use tidegate_counters::{Batch, Memory};
 
 use crate::decide::{Asks, Decision, lay_out, refusing};
@@ -23,7 +23,6 @@ use words::ms_up;
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
     /// May it go on?
-    #[serde(rename = "allowed")]
     pub admitted: bool,
     /// Why, in one sentence.
     pub why: String,
@@ -238,11 +237,11 @@ pub fn explain(book: &Book, counters: &Memory, query: &Query<'_>, now: Micros) -
     let (mut walks, mut plan, mut batch) = (Walks::new(query), Plan::new(), Batch::new());
     book.plan_recorded(query, &mut plan, &mut walks);
     let refusing = refusing(&plan);
-    let rehearsed = match lay_out(&plan, refusing.as_ref(), &Asks::Planned, &mut batch) {
+    let rehearsed = match lay_out(&plan, &Asks::Planned, refusing.as_ref(), &mut batch) {
         true => counters.rehearse_now(&mut batch, now),
         false => Vec::new(),
     };
-    let decision = Decision::of(&plan, &batch, Asks::Planned);
+    let decision = Decision::of(&plan, &batch, &Asks::Planned);
     let limits = limits::explained(&decision, &rehearsed, query, &walks);
     let domain = domain(book, &plan, query, &walks);
     let Walks { descriptors, reasons, .. } = walks;
@@ -255,7 +254,7 @@ pub fn explain(book: &Book, counters: &Memory, query: &Query<'_>, now: Micros) -
         admitted: decision.admitted,
         why: String::new(),
         code: verdict.and_then(|verdict| words::code(verdict.outcome)).map(str::to_owned),
-        passes_in_ms: verdict.and_then(|verdict| verdict.retry_after).map(ms_up),
+        passes_in_ms: verdict.and_then(|_| passes_in(&decision)).map(ms_up),
         decided_by: told.and_then(|take| limits::of_take(&limits, take)),
         domain,
         descriptors,
@@ -263,6 +262,24 @@ pub fn explain(book: &Book, counters: &Memory, query: &Query<'_>, now: Micros) -
     };
     explanation.why = verdict::why(&explanation, &decision, &reasons);
     explanation
+}
+
+/// How long until every enforced limit that refuses a request lets it pass and, where none of a quota does, the first of them. Callers are
+/// told less where places are held: those may be given back.
+fn passes_in(decision: &Decision<'_>) -> Option<Micros> {
+    let refusals = |role: Role| {
+        let answers = decision.answers.iter().enumerate();
+        let of_role = answers.filter(move |(take, _)| decision.role(*take) == role);
+        of_role.map(|(_, answer)| answer.verdict).filter(|verdict| !verdict.admitted())
+    };
+    let mut wait = Micros::ZERO;
+    for verdict in refusals(Role::Enforce) {
+        wait = wait.max(verdict.retry_after?);
+    }
+    if refusals(Role::Quota).next().is_some() && !decision.quota_passes() {
+        wait = wait.max(refusals(Role::Quota).filter_map(|verdict| verdict.retry_after).min()?);
+    }
+    Some(wait)
 }
 
 fn domain(book: &Book, plan: &Plan<'_>, query: &Query<'_>, walks: &Walks) -> ExplainedDomain {

@@ -173,6 +173,14 @@ const SITUATIONS: &[Situation] = &[
         at_ms: 29_000,
     },
     Situation {
+        name: "several",
+        rules: SHOP,
+        domain: "shop",
+        before: &[(&[ALICE], 100, 0, 10), (&[(&["export=all"], 1, None)], 2, 40_000, 9_000)],
+        asks: &[ALICE, (&["export=all"], 1, None)],
+        at_ms: 58_000,
+    },
+    Situation {
         name: "own-limit",
         rules: SHOP,
         domain: "shop",

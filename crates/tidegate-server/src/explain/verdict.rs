@@ -76,7 +76,8 @@ fn refused(explained: &Explanation, (limit, counter): Counted<'_>) -> String {
     let used = if is_places { "are taken" } else { "are used" };
     let takes =
         if *cost == 0 { "a peek needs room for 1".to_owned() } else { format!("the request takes {cost}") };
-    let at_most = if is_places { "at most " } else { "" };
+    let refusing = counted(explained).filter(|(_, counter)| counter.role != "shadow" && !counter.admitted);
+    let at_most = if refusing.into_iter().any(|(limit, _)| places(limit)) { "at most " } else { "" };
     let facts =
         format!("{} of {capacity} {used}, and {takes}; it passes in {at_most}{}", before.used, span(wait));
     let quota = of_role(explained, "quota").count();

@@ -84,15 +84,13 @@ pub(super) fn span(ms: u64) -> String {
         let (many, few) = (rounded / (large / small), rounded % (large / small));
         if few == 0 { format!("{many} {word}") } else { format!("{many} {word} {few} {small_word}") }
     };
+    let tenths = ms.div_ceil(SECOND / 10);
     match ms {
-        0..SECOND => format!("{ms} ms"),
-        SECOND..10_000 if !ms.div_ceil(100).is_multiple_of(10) => {
-            let tenths = ms.div_ceil(100);
-            format!("{}.{} s", tenths / 10, tenths % 10)
-        }
-        ..=120_000 => format!("{} s", ms.div_ceil(SECOND)),
-        ..=HOUR => two(MINUTE, "min", SECOND, "s"),
-        ..=DAY => two(HOUR, "h", MINUTE, "min"),
+        _ if ms < SECOND => format!("{ms} ms"),
+        _ if ms < 10 * SECOND && !tenths.is_multiple_of(10) => format!("{}.{} s", tenths / 10, tenths % 10),
+        _ if ms <= 2 * MINUTE => format!("{} s", ms.div_ceil(SECOND)),
+        _ if ms <= HOUR => two(MINUTE, "min", SECOND, "s"),
+        _ if ms <= DAY => two(HOUR, "h", MINUTE, "min"),
         _ => two(DAY, "d", HOUR, "h"),
     }
 }
