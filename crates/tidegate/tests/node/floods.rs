@@ -9,7 +9,7 @@ use rustix::process::Signal;
 
 use crate::support::frames::{
     ACK, CONTINUATION, DATA, END_HEADERS, Frames, GOAWAY, HEADERS, PING, RST_STREAM, WINDOW_UPDATE, call,
-    field, frame, head, reset, streams,
+    call_in_two, field, frame, head, reset, streams,
 };
 use crate::support::{Node, asks, descriptor};
 
@@ -48,9 +48,10 @@ async fn a_thousand_calls_and_their_resets_at_once_do_not_end_the_connection() {
     let mut frames = Frames::connect(node.rls).await;
     let message = message("alice");
     let mut numbers = streams();
-    // As Envoy does: the node pauses for longer than its patience, and it takes back every call that is in flight. Twice: the count of
-    // resets must not add up over the life of the connection.
-    for round in 1..=2 {
+    // As Envoy does: the node pauses for longer than its patience, and it takes back every call that is in flight. Several times: what is
+    // counted against a client must not add up over the life of the connection.
+    for round in 1..=10 {
+        let call = if round % 2 == 0 { call } else { call_in_two };
         let numbers: Vec<u32> = numbers.by_ref().take(1_000).collect();
         let calls: Vec<u8> = numbers.iter().flat_map(|number| call(*number, &message)).collect();
         let resets: Vec<u8> = numbers.iter().flat_map(|number| reset(*number)).collect();
@@ -69,7 +70,7 @@ async fn a_thousand_calls_and_their_resets_at_once_do_not_end_the_connection() {
         }
     }
     let used = node.used(r#"{"descriptors":[{"entries":[{"key":"user","value":"alice"}]}]}"#).await;
-    assert!((1..=2_001).contains(&used[0]), "{used:?}");
+    assert!((1..=10_001).contains(&used[0]), "{used:?}");
 }
 
 #[tokio::test]
@@ -86,6 +87,7 @@ async fn a_flood_of_resets_takes_no_memory_and_hurts_nobody_else() {
             let mut numbers = streams();
             while sent < count {
                 let numbers = numbers.by_ref().take(500);
+                let call = if sent % 1_000 == 0 { call } else { call_in_two };
                 let burst: Vec<u8> =
                     numbers.flat_map(|number| [call(number, &message), reset(number)].concat()).collect();
                 if !frames.send_and_read(&burst).await {
@@ -103,7 +105,8 @@ async fn a_flood_of_resets_takes_no_memory_and_hurts_nobody_else() {
     done.store(true, Ordering::Relaxed);
     let answered = bystander.await.expect("the bystander");
     assert!(after < before + SLACK_BYTES, "from {before} to {after} bytes");
-    assert!(answered > 0 && connections < 1_000, "{answered} answers, {connections} connections");
+    assert!(answered > 0);
+    assert_eq!(connections, 1, "as long as the node keeps up, nobody is sent away");
 }
 
 #[tokio::test]
