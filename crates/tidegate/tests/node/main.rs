@@ -9,3 +9,5 @@ mod command_line; // the verbs that ask a node
 mod floods; // clients that send too much
 mod slow; // clients that hold what others need
 mod audit; // what clients were told is what counters hold
+mod tls; // certificates
+mod internal; // calls that come from inside

@@ -101,6 +101,7 @@ impl Frames {
     /// Connects and greets.
     pub(crate) async fn connect(address: SocketAddr) -> Self {
         let stream = soon("a connection", TcpStream::connect(address)).await.expect("a connection");
+        stream.set_nodelay(true).expect("a socket");
         let mut frames = Self { stream, read: Vec::new() };
         let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
         bytes.extend(frame(SETTINGS, 0, 0, &[]));
