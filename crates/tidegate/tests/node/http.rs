@@ -521,3 +521,20 @@ async fn heads_that_nobody_should_send_are_refused() {
     }
     assert_eq!(node.used(ALICE).await, [0], "nobody was charged");
 }
+
+#[tokio::test]
+async fn no_name_of_a_rule_gets_out_of_its_header() {
+    let rules = "domain: shop\ndescriptors:\n  - key: api_key\n    \
+                 rate_limit: { limit: 5/1h, name: \"a\\r\\nset-cookie: b\\\"\\\\c\\0 d, e\" }\n";
+    for dialects in ["ietf-11,x-epoch,retry-after", "x-delta,envoy,kong", "github,twitter"] {
+        let node = Setup::new(rules).set("http-headers", dialects).start();
+        let mut http = node.http().await;
+        for path in ["/v1/check?enforce", "/v1/check"] {
+            let cost = r#"{"clientId": "x\r\nset-cookie: b", "cost": 6}"#;
+            let answer = http.post(path, cost).await;
+            assert_eq!(answer.header("set-cookie"), "", "{answer:?}");
+            assert!(answer.json().is_object(), "{answer:?}");
+        }
+        assert_eq!(http.get("/livez").await.body, "ok\n", "what follows is read as what follows");
+    }
+}

@@ -10,3 +10,5 @@ mod floods; // clients that send too much
 mod slow; // clients that hold what others need
 mod audit; // what clients were told is what counters hold
 mod documents; // what the documents show
+mod tls; // certificates
+mod internal; // calls that come from inside

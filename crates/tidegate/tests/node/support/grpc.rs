@@ -47,7 +47,10 @@ impl Grpc {
     pub(crate) async fn over(
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     ) -> Result<Self, h2::Error> {
-        let (sender, connection) = soon("a greeting", h2::client::handshake(stream)).await?;
+        let mut builder = h2::client::Builder::new();
+        // Answers that come after their call was taken back are to end a call, and not the connection.
+        builder.data_frame_budget(usize::MAX);
+        let (sender, connection) = soon("a greeting", builder.handshake(stream)).await?;
         Ok(Self { sender, connection: tokio::spawn(connection) })
     }
 

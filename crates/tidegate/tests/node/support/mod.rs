@@ -1,5 +1,6 @@
 //! What the tests have in common: the process, and clients of both protocols.
 
+pub(crate) mod certificates; // for TLS
 pub(crate) mod frames; // HTTP/2 by hand
 pub(crate) mod grpc; // a client of gRPC
 pub(crate) mod http; // a client of HTTP/1.1
