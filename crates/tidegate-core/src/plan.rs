@@ -2,7 +2,8 @@
 
 use crate::book::{Book, Domain, Matching};
 use crate::{
-    Algorithm, Ask, Entry, Key, LOG_AMOUNT_MAX, Limit, LimitError, OwnLimit, Query, Role, Rule, RuleDraft,
+    Algorithm, Ask, Descriptor, Entry, Key, LOG_AMOUNT_MAX, Limit, LimitError, OwnLimit, Query, Role, Rule,
+    RuleDraft,
 };
 
 /// A rule, or a limit of the request's own, that a descriptor found, and what became of it.
@@ -167,7 +168,13 @@ impl<'b> Plan<'b> {
         for at in 0..self.found.len() {
             let found = self.found[at];
             let descriptor = found.descriptor.and_then(|at| query.descriptors.get(at));
-            let cost = descriptor.map_or(largest, |descriptor| Some(descriptor.cost).filter(counts));
+            // To give back a place under its id is no refund: whoever names the id holds the place.
+            let applied = |descriptor: &Descriptor| {
+                counts(&descriptor.cost)
+                    || found.rule.is_some_and(|rule| rule.is_held_by(query.entries_of(descriptor)))
+            };
+            let cost =
+                descriptor.map_or(largest, |descriptor| applied(descriptor).then_some(descriptor.cost));
             let request = Request {
                 domain,
                 entries: descriptor.map_or(query.entries, |descriptor| query.entries_of(descriptor)),
@@ -211,8 +218,7 @@ impl<'b> Plan<'b> {
             Some(caller) => rule.role(caller.as_bytes()),
             None => rule.role(&key.bits().to_le_bytes()),
         };
-        let named = |entry: &&Entry<'_>| rule.said.lease_id.as_deref() == Some(entry.key);
-        let lease = request.entries.iter().find(named).map(|entry| entry.value);
+        let lease = rule.lease_of(request.entries);
         // Nobody gives back under an id that nobody was told.
         let lease = lease.or(request.lease.filter(|_| request.cost > 0)).map(|name| rule.place(name));
         let take = Planned {

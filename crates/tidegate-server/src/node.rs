@@ -1,5 +1,5 @@
-//! What all entrances of a node share: the rules in force, the counters, the time, and what is told to operators. A [`Core`] is one thread's
-//! hand on it.
+//! What all entrances of a node share: the rules in force, the counters, the time, and what is told to operators. A [`Core`] is one
+//! thread's hand on it.
 
 use std::cell::{Cell, RefCell};
 use std::hash::{BuildHasher as _, RandomState};

@@ -35,6 +35,10 @@ const PREFACE_BYTES: usize = 24;
 /// all its calls at once when a node pauses for longer than its patience; that is no attack.
 const STREAMS_MAX: u32 = 1_024;
 const RESETS_MAX: usize = 4 * STREAMS_MAX as usize;
+/// How many calls may be reset by the node, over the whole life of a connection: those that go on sending when they are answered already,
+/// or are too many at once. Each is over with that and leaves nothing behind, while the end of a connection fails every call on it, and
+/// Envoy lets pass what failed; so it takes an attack.
+const OWN_RESETS_MAX: usize = 1 << 20;
 /// Headers of one request.
 const HEADER_BYTES_MAX: u32 = 64 << 10;
 const HEADERS_MAX: usize = 128;
@@ -54,8 +58,8 @@ pub enum Protocol {
 /// How long connections live.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lifetime {
-    /// After this a connection is asked to end, so that its client looks for a node anew: clients of gRPC never do so by themselves. A tenth
-    /// more or less, so that not all come back at once. None is for ever.
+    /// After this a connection is asked to end, so that its client looks for a node anew: clients of gRPC never do so by themselves.
+    /// A tenth more or less, so that not all come back at once. None is for ever.
     pub age: Option<Duration>,
     /// What is in flight then has so long to end.
     pub grace: Duration,
@@ -131,6 +135,7 @@ async fn converse<S: Serve + 'static>(
                 .timer(TokioTimer::new())
                 .max_concurrent_streams(STREAMS_MAX)
                 .max_pending_accept_reset_streams(RESETS_MAX)
+                .max_local_error_reset_streams(OWN_RESETS_MAX)
                 .max_header_list_size(HEADER_BYTES_MAX)
                 .keep_alive_interval(PING_EVERY)
                 .keep_alive_timeout(PONG_MAX)

@@ -2,10 +2,10 @@
 
 use tidegate_core::{Bound, Descriptor, Entry, Micros, Outcome, OwnLimit, Plan, Query, Verdict};
 use tidegate_counters::{Answer, Mode};
-use tidegate_server::{Asks, Decision};
 use tidegate_server::reply::body::BodyStyle;
 use tidegate_server::reply::headers::{self, Dialect};
 use tidegate_server::reply::{PolicyNames, Told, ToldLimit};
+use tidegate_server::{Asks, Decision};
 
 use crate::node::{Asked, Node, START_S, answer, check_text};
 
@@ -198,7 +198,8 @@ fn an_answer_by_policy_states_no_bound() {
     ] {
         let verdict = Verdict { outcome: Outcome::Admitted, bound, ..Verdict::BLANK };
         let answers = [Answer { verdict, mode }];
-        let decision = Decision { admitted: true, plan: &plan, answers: &answers, too_much: false, asks: Asks::Planned };
+        let decision =
+            Decision { admitted: true, plan: &plan, answers: &answers, too_much: false, asks: Asks::Planned };
         let check = check_text(&Told::of(&decision, &PolicyNames::default(), &query));
         assert!(check.contains(said), "{check}");
     }
@@ -222,7 +223,8 @@ fn who_is_admitted_is_told_of_no_refusal() {
     };
     let answers = [answer(Outcome::RateLimited, 1), answer(Outcome::Admitted, 2)];
     for (admitted, speaks, violated, wait_s) in [(true, 2, 0, None), (false, 1, 1, Some(9))] {
-        let decision = Decision { admitted, plan: &plan, answers: &answers, too_much: false, asks: Asks::Planned };
+        let decision =
+            Decision { admitted, plan: &plan, answers: &answers, too_much: false, asks: Asks::Planned };
         let names = PolicyNames::default();
         let told = Told::of(&decision, &names, &query);
         let all = told.limits().iter().filter(|limit| limit.violated).count();

@@ -106,14 +106,19 @@ async fn post(address: &str, path: &str, body: &Value) -> io::Result<(u16, Bytes
         .header("content-type", "application/json")
         .body(Full::new(Bytes::from(body.to_string())))
         .map_err(io::Error::other)?;
-    let answer = async {
+    // It takes the sender along: the connection ends when nobody can send on it any more.
+    let answer = async move {
         let response = sender.send_request(request).await.map_err(io::Error::other)?;
         let status = response.status().as_u16();
         let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
         Ok((status, body.map_err(io::Error::other)?.to_bytes()))
     };
-    let (answer, _) = tokio::join!(answer, async {
-        let _ = connection.await; // What broke is told by the answer that did not come.
-    });
-    answer
+    let connection = async {
+        let _ = connection.await; // What broke is told by the answer that does not come.
+        std::future::pending().await
+    };
+    tokio::select! {
+        answer = answer => answer,
+        never = connection => never,
+    }
 }

@@ -1,0 +1,6 @@
+//! What cannot be provoked from outside a node: decisions that break, and clocks that jump.
+
+mod node; // a node in this process, at a time that only the test moves
+
+mod broken; // decisions that break
+mod clocks; // clocks that jump

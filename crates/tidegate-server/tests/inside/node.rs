@@ -1,0 +1,114 @@
+//! A node in this process, with a clock that stands still until it is moved.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::Duration;
+
+use prost::Message as _;
+use tidegate_clock::{Clock, ManualClock};
+use tidegate_config::{LiveRules, RuleFiles, Style};
+use tidegate_core::{Micros, OnStoreFailure, Query, Secret};
+use tidegate_counters::{Memory, MemorySize};
+use tidegate_server::reply::body::BodyStyle;
+use tidegate_server::rls::{Beside, CallError};
+use tidegate_server::{
+    Core, Cores, Entrance, Entrances, InForce, Lifetime, Node, PlaceLimits, Places, Protocol, Receipts,
+    ReplyStyle, Standing, listen,
+};
+use tidegate_telemetry::{Build, Metrics, RefusalLog, TopKeys};
+
+#[path = "../messages/mod.rs"]
+mod messages;
+pub(crate) use messages::{Descriptor, Entry, Request, Response};
+
+/// The node, and the hand on its clock.
+pub(crate) struct Inside {
+    core: Core,
+    pub(crate) clock: ManualClock,
+}
+
+pub(crate) const START: Micros = Micros::from_secs(1_800_000_000);
+
+impl Inside {
+    /// A node with these rules. `fault` is shown each request before it is decided.
+    pub(crate) fn new(rules: &'static str, fault: Option<fn(&Query<'_>)>) -> Self {
+        let clock = ManualClock::at(START.get());
+        let files = RuleFiles { texts: vec![("rules.yaml".into(), rules)], ..RuleFiles::default() };
+        let secret = Secret::new([7; 16]);
+        let live = LiveRules::start_with(files, secret, |book, before| InForce::new(book, 1, before));
+        let (rules, _) =
+            live.unwrap_or_else(|loaded| panic!("{}", loaded.report.render(&loaded.sources, Style::Plain)));
+        let places = || Places::new(PlaceLimits { all: 100, of_peer: 100 });
+        let node = Node {
+            rules,
+            counters: Arc::new(Memory::new(MemorySize::of_bytes(1 << 20), START).expect("a megabyte")),
+            clock: Clock::from(&clock),
+            metrics: Metrics::new(1),
+            refusals: RefusalLog::new(0, 1),
+            top: TopKeys::new(1),
+            receipts: Receipts::default(),
+            internal_calls: None,
+            internal_domain: None,
+            default_domain: None,
+            on_failure: OnStoreFailure::default(),
+            rls: ReplyStyle::default(),
+            http: ReplyStyle { body: BodyStyle::named("error"), ..ReplyStyle::default() },
+            draining: AtomicBool::new(false),
+            places: [places(), places()],
+            started_us: START.get(),
+            reloaded_us: AtomicU64::new(START.get()),
+            build: Build { version: "0", commit: "none", profile: "test" },
+            fault,
+        };
+        Self { core: Core::new(0, Arc::new(node)), clock }
+    }
+
+    /// Asks over Envoy's protocol for one unit, or none, of these entries of the domain `shop`.
+    pub(crate) fn ask(&self, entries: &[(&str, &str)], hits: u64) -> Result<Response, CallError> {
+        let entry = |(key, value): &(&str, &str)| Entry { key: (*key).into(), value: (*value).into() };
+        let entries = entries.iter().map(entry).collect();
+        let descriptor = Descriptor { entries, hits_addend: Some(hits), ..Descriptor::default() };
+        let request = Request { domain: "shop".into(), descriptors: vec![descriptor], hits_addend: 0 };
+        let mut out = Vec::new();
+        self.core.should_rate_limit(&request.encode_to_vec(), Standing::Outside, None, &mut out)?;
+        Ok(Response::decode(out.as_slice()).expect("a response"))
+    }
+
+    /// Lets the same node serve HTTP, on a thread of its own; gives where.
+    pub(crate) fn serve(&self) -> SocketAddr {
+        let node = self.core.node.clone();
+        let listener = listen(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a socket");
+        let address = listener.address().expect("an address");
+        let lifetime = Lifetime { age: None, grace: Duration::ZERO, idle: Duration::from_secs(30) };
+        let entrance = Arc::new(Entrance {
+            protocol: Protocol::Http,
+            tls: None,
+            lifetime,
+            places: node.places[1].clone(),
+            metrics: node.metrics.clone(),
+        });
+        let beside = Beside::new().expect("services");
+        let cores = Cores::start(1, move |at| Entrances::new(Core::new(at, node.clone()), beside.clone()));
+        let cores = Arc::new(cores.expect("a thread"));
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.expect("a runtime").block_on(listener.accept(entrance, cores.clone(), cores.phases()))
+        });
+        address
+    }
+}
+
+/// What is answered to a request over HTTP.
+pub(crate) fn http(address: SocketAddr, method: &str, path: &str, body: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("a connection");
+    let length = body.len();
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nhost: n\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n"
+    );
+    stream.write_all((head + body).as_bytes()).expect("sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    answer
+}

@@ -1,0 +1,14 @@
+//! A node as its users have it: the real binary, over real sockets, asked by well-meaning clients and by hostile ones.
+
+mod support;
+
+mod rls; // Envoy's protocol, field by field
+mod rls_errors; // what is an error there, and what must not be one
+mod http; // checks, and what operators read
+mod command_line; // the verbs that ask a node
+mod floods; // clients that send too much
+mod slow; // clients that hold what others need
+mod audit; // what clients were told is what counters hold
+mod documents; // what the documents show
+mod tls; // certificates
+mod internal; // calls that come from inside

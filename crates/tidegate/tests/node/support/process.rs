@@ -1,0 +1,255 @@
+//! The node as a process, in a folder of its own.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::process::{Pid, Resource, Rlimit, Signal};
+use serde_json::Value;
+use tempfile::TempDir;
+use tidegate_clock::Stopwatch;
+
+use super::{Grpc, Http, SOON};
+
+/// A folder with rules, and settings to start nodes by.
+#[derive(Clone)]
+pub(crate) struct Setup {
+    folder: Arc<TempDir>,
+    flags: BTreeMap<String, String>,
+}
+
+impl Setup {
+    /// Rules in the folder `rules`. Few bytes for counters, so that nodes start quickly, and no wait at their end.
+    pub(crate) fn new(rules: &str) -> Self {
+        let setup = Self::demo();
+        setup.write("rules/rules.yaml", rules);
+        setup
+    }
+
+    /// The same without rules: a node has its demo rules then.
+    pub(crate) fn demo() -> Self {
+        let folder = Arc::new(tempfile::tempdir().expect("a folder"));
+        Self { folder, flags: BTreeMap::new() }
+            .set("rls-listen", "127.0.0.1:0")
+            .set("http-listen", "127.0.0.1:0")
+            .set("node-data", "data")
+            .set("counters-memory", "8MiB")
+            .set("node-drain-delay", "0s")
+    }
+
+    pub(crate) fn set(mut self, flag: &str, value: &str) -> Self {
+        self.flags.insert(flag.into(), value.into());
+        self
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Writes a file whole, as an operator's tool would: beside it, then renamed.
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        let path = self.path().join(name);
+        fs::create_dir_all(path.parent().expect("a parent")).expect("a folder");
+        let part = self.path().join("part");
+        fs::write(&part, text).and_then(|()| fs::rename(&part, &path)).expect("written");
+    }
+
+    /// A command of the binary.
+    pub(crate) fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+        command.args(words).current_dir(self.path()).stdin(Stdio::null());
+        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("TIDEGATE_")) {
+            command.env_remove(name);
+        }
+        command
+    }
+
+    /// Runs a verb that ends by itself.
+    pub(crate) fn run(&self, words: &[&str]) -> Answer {
+        let output = self.command(words).output().expect("the binary");
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+        let (out, err) = (text(output.stdout), text(output.stderr));
+        Answer { code: output.status.code().unwrap_or(-1), out, err }
+    }
+
+    /// `tidegate run` by the settings, which is expected to end at once.
+    pub(crate) fn run_node(&self) -> Answer {
+        let words = self.words();
+        self.run(&words.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    /// Starts a node, and waits until it says where it listens.
+    pub(crate) fn start(&self) -> Node {
+        let words = self.words();
+        let mut command = self.command(&words.iter().map(String::as_str).collect::<Vec<_>>());
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary");
+        let log = collect(child.stderr.take().expect("stderr"));
+        let (told, lines) = channel();
+        let greeting = BufReader::new(child.stdout.take().expect("stdout"));
+        std::thread::spawn(move || {
+            greeting.lines().map_while(Result::ok).try_for_each(|line| told.send(line))
+        });
+        let mut addresses = [None, None];
+        let setup = self.clone();
+        while let [None, _] | [_, None] = addresses {
+            let line = match lines.recv_timeout(SOON) {
+                Ok(line) => line,
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+                    let _ = child.kill();
+                    panic!("the node does not start: {}", text(&log));
+                }
+            };
+            for (address, name) in addresses.iter_mut().zip(["RLS", "HTTP"]) {
+                let told =
+                    line.trim_start().strip_prefix(name).and_then(|rest| rest.split_whitespace().next());
+                if let Some(told) = told {
+                    *address = told.trim_start_matches("http://").parse::<SocketAddr>().ok();
+                }
+            }
+        }
+        let [rls, http] = addresses.map(|address| address.expect("an address"));
+        Node { child, rls, http, log, setup }
+    }
+
+    fn words(&self) -> Vec<String> {
+        let flags = self.flags.iter().flat_map(|(flag, value)| [format!("--{flag}"), value.clone()]);
+        std::iter::once("run".to_string()).chain(flags).collect()
+    }
+}
+
+/// What a command said, and how it ended.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+/// A node that runs. It is killed when this is dropped.
+pub(crate) struct Node {
+    child: Child,
+    pub(crate) rls: SocketAddr,
+    pub(crate) http: SocketAddr,
+    log: Arc<Mutex<String>>,
+    pub(crate) setup: Setup,
+}
+
+impl Node {
+    /// A node with these rules and no other settings.
+    pub(crate) fn start(rules: &str) -> Self {
+        Setup::new(rules).start()
+    }
+
+    pub(crate) async fn rls(&self) -> Grpc {
+        Grpc::connect(self.rls).await
+    }
+
+    pub(crate) async fn http(&self) -> Http {
+        Http::connect(self.http).await
+    }
+
+    /// The value of a metric, all rows whose labels hold `labels` added up.
+    pub(crate) async fn metric(&self, name: &str, labels: &str) -> u64 {
+        let page = self.http().await.get("/metrics").await.body;
+        let rows = page.lines().filter(|line| {
+            line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' '])) && line.contains(labels)
+        });
+        rows.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum::<f64>() as u64
+    }
+
+    /// What the counters of a request hold: the units used, one for each.
+    pub(crate) async fn used(&self, body: &str) -> Vec<u64> {
+        let answer = self.http().await.post("/v1/inspect", body).await.json();
+        let counters = answer["counters"].as_array().cloned().unwrap_or_default();
+        counters.iter().filter_map(|counter| counter["used"].as_u64()).collect()
+    }
+
+    /// Runs a verb that asks this node.
+    pub(crate) fn ask(&self, words: &[&str]) -> Answer {
+        let address = self.http.to_string();
+        self.setup.run(&[words, &["--node", &address]].concat())
+    }
+
+    /// What it logged so far.
+    pub(crate) fn log(&self) -> String {
+        text(&self.log)
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        rustix::process::kill_process(Pid::from_child(&self.child), signal).expect("it runs");
+    }
+
+    /// Bytes of memory that it has in use.
+    pub(crate) fn rss_bytes(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a row");
+        let kib: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number");
+        kib * 1_024
+    }
+
+    /// Lets it have so many file handles, and no more.
+    pub(crate) fn limit_files(&self, count: u64) {
+        let limit = Rlimit { current: Some(count), maximum: Some(count) };
+        rustix::process::prlimit(Some(Pid::from_child(&self.child)), Resource::Nofile, limit)
+            .expect("a limit");
+    }
+
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.try_wait().expect("a child").is_none()
+    }
+
+    /// Asks it to end, and waits for that: its exit code and its log.
+    pub(crate) async fn stop(self) -> (i32, String) {
+        self.signal(Signal::TERM);
+        self.ended().await
+    }
+
+    /// Waits until it has ended.
+    pub(crate) async fn ended(mut self) -> (i32, String) {
+        let watch = Stopwatch::start();
+        loop {
+            if let Some(status) = self.child.try_wait().expect("a child") {
+                return (status.code().unwrap_or(-1), self.log());
+            }
+            assert!(watch.elapsed() < SOON, "it does not end: {}", self.log());
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("the node's log:\n{}", self.log());
+        }
+    }
+}
+
+fn collect(mut from: impl Read + Send + 'static) -> Arc<Mutex<String>> {
+    let log = Arc::new(Mutex::new(String::new()));
+    let written = log.clone();
+    std::thread::spawn(move || {
+        let mut bytes = [0; 4_096];
+        while let Ok(count @ 1..) = from.read(&mut bytes) {
+            let text = String::from_utf8_lossy(&bytes[..count]);
+            written.lock().unwrap_or_else(PoisonError::into_inner).push_str(&text);
+        }
+    });
+    log
+}
+
+fn text(log: &Mutex<String>) -> String {
+    log.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// The JSON of a body.
+pub(crate) fn parse(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error} in\n{text}"))
+}
