@@ -1,16 +1,18 @@
 //! How a node ends: it says so, still serves for a while, lets everybody finish, writes its counters down. A second signal ends it at once.
 
+use std::io;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::sleep;
 
 use super::Running;
 
 /// Signals that end a node.
-struct Signals {
+pub(super) struct Signals {
     terminate: Signal,
     interrupt: Signal,
 }
@@ -25,6 +27,12 @@ enum Asked {
 }
 
 impl Signals {
+    /// Takes note of them from now on. Without this they would end the process as it stands.
+    pub(super) fn register(runtime: &Runtime) -> io::Result<Self> {
+        let _inside = runtime.enter();
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
     async fn next(&mut self) -> Asked {
         tokio::select! {
             _ = self.terminate.recv() => Asked::Terminate,
@@ -35,16 +43,10 @@ impl Signals {
 
 impl Running {
     /// Serves until a signal says to end, then ends.
-    pub(crate) fn wait(self) -> std::io::Result<ExitCode> {
-        let mut signals = {
-            let _inside = self.runtime.enter();
-            Signals {
-                terminate: signal(SignalKind::terminate())?,
-                interrupt: signal(SignalKind::interrupt())?,
-            }
-        };
-        let asked = self.runtime.block_on(signals.next());
+    pub(crate) fn wait(self) -> io::Result<ExitCode> {
         let hurried = self.runtime.block_on(async {
+            let mut signals = self.signals.lock().await;
+            let asked = signals.next().await;
             tokio::select! {
                 () = self.drain(asked) => false,
                 _ = signals.next() => true,

@@ -24,8 +24,10 @@ use tidegate_server::{
 };
 use tidegate_telemetry::{Build, Metrics, RefusalLog, TopKeys};
 use tokio::runtime::Runtime;
+use tokio::sync::Mutex;
 
 use data::{Data, DataError};
+use end::Signals;
 
 /// What has to be done every so often: idle keys leave.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
@@ -81,6 +83,8 @@ pub(crate) struct Running {
     runtime: Runtime,
     data: Data,
     settings: Settings,
+    /// What it waits for.
+    signals: Mutex<Signals>,
     /// Where it listens: RLS, then HTTP.
     pub(crate) addresses: [SocketAddr; 2],
     /// Does it run on the demo rules?
@@ -144,6 +148,8 @@ impl Running {
         let cores = Arc::new(cores);
         // It runs while somebody waits on it: from `wait` on.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        // Before anybody is let in or told that it runs: whoever then asks it to end means an end in good order.
+        let signals = Mutex::new(Signals::register(&runtime)?);
         runtime.block_on(beside.tell_health(true));
         let certificates =
             [&rls, &http].into_iter().filter_map(Door::follow_certificates).collect::<io::Result<_>>()?;
@@ -159,6 +165,7 @@ impl Running {
             runtime,
             data,
             settings,
+            signals,
             addresses,
             demo,
             _following: following,

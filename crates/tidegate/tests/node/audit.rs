@@ -316,3 +316,13 @@ async fn a_crash_forgets_and_old_counters_are_not_used_twice() {
     assert_eq!(node.used(few).await, [0], "what was saved before is out of date by now");
     assert!(node.http().await.get("/readyz?verbose").await.body.contains("a crash forgets them"));
 }
+
+#[tokio::test]
+async fn who_is_told_to_end_as_soon_as_it_runs_ends_in_good_order() {
+    let setup = Setup::new(&rules(500, ""));
+    for _ in 0..5 {
+        let (code, log) = setup.start().stop().await;
+        assert_eq!(code, 0, "{log}");
+        assert!(log.contains("counters saved for the next run"), "{log}");
+    }
+}

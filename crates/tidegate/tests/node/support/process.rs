@@ -6,7 +6,7 @@ use std::io::{BufRead as _, BufReader, Read};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::process::{Pid, Resource, Rlimit, Signal};
@@ -66,10 +66,16 @@ impl Setup {
 
     /// Runs a verb that ends by itself.
     pub(crate) fn run(&self, words: &[&str]) -> Answer {
-        let output = self.command(words).output().expect("the binary");
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
-        let (out, err) = (text(output.stdout), text(output.stderr));
-        Answer { code: output.status.code().unwrap_or(-1), out, err }
+        let mut command = self.command(words);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary");
+        let out = read_to_end(child.stdout.take().expect("stdout"));
+        let err = read_to_end(child.stderr.take().expect("stderr"));
+        let (Ok(out), Ok(err)) = (out.recv_timeout(SOON), err.recv_timeout(SOON)) else {
+            let _ = child.kill();
+            panic!("`tidegate {}` does not end", words.join(" "));
+        };
+        let status = child.wait().expect("a child");
+        Answer { code: status.code().unwrap_or(-1), out, err }
     }
 
     /// `tidegate run` by the settings, which is expected to end at once.
@@ -225,6 +231,16 @@ impl Drop for Node {
             eprintln!("the node's log:\n{}", self.log());
         }
     }
+}
+
+fn read_to_end(mut from: impl Read + Send + 'static) -> Receiver<String> {
+    let (told, text) = channel();
+    std::thread::spawn(move || {
+        let mut text = String::new();
+        from.read_to_string(&mut text).expect("text");
+        let _ = told.send(text); // Nobody waits any more.
+    });
+    text
 }
 
 fn collect(mut from: impl Read + Send + 'static) -> Arc<Mutex<String>> {
