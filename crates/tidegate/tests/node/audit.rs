@@ -216,7 +216,8 @@ async fn a_node_that_ends_under_load_answers_what_it_took_and_goes_on_where_it_w
         assert!(!log.contains("did not end in time"), "{log}");
         assert_eq!(finish(clients).await, 0, "calls that broke");
         node = setup.start();
-        assert!(node.log().contains("counters of the last run loaded"), "{}", node.log());
+        until("it is told", async || node.log().contains("counters of the last run loaded").then_some(()))
+            .await;
         ledger.audit(&node).await;
     }
 }

@@ -89,7 +89,7 @@ impl Setup {
         let words = self.words();
         let mut command = self.command(&words.iter().map(String::as_str).collect::<Vec<_>>());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary");
-        let log = collect(child.stderr.take().expect("stderr"));
+        let (log, log_ended) = collect(child.stderr.take().expect("stderr"));
         let (told, lines) = channel();
         let greeting = BufReader::new(child.stdout.take().expect("stdout"));
         std::thread::spawn(move || {
@@ -114,7 +114,7 @@ impl Setup {
             }
         }
         let [rls, http] = addresses.map(|address| address.expect("an address"));
-        Node { child, rls, http, log, setup }
+        Node { child, rls, http, log, log_ended, setup }
     }
 
     fn words(&self) -> Vec<String> {
@@ -137,6 +137,8 @@ pub(crate) struct Node {
     pub(crate) rls: SocketAddr,
     pub(crate) http: SocketAddr,
     log: Arc<Mutex<String>>,
+    /// Is closed when all of it was read.
+    log_ended: Receiver<()>,
     pub(crate) setup: Setup,
 }
 
@@ -215,6 +217,7 @@ impl Node {
         let watch = Stopwatch::start();
         loop {
             if let Some(status) = self.child.try_wait().expect("a child") {
+                let _ = self.log_ended.recv_timeout(SOON);
                 return (status.code().unwrap_or(-1), self.log());
             }
             assert!(watch.elapsed() < SOON, "it does not end: {}", self.log());
@@ -243,17 +246,18 @@ fn read_to_end(mut from: impl Read + Send + 'static) -> Receiver<String> {
     text
 }
 
-fn collect(mut from: impl Read + Send + 'static) -> Arc<Mutex<String>> {
+fn collect(mut from: impl Read + Send + 'static) -> (Arc<Mutex<String>>, Receiver<()>) {
     let log = Arc::new(Mutex::new(String::new()));
-    let written = log.clone();
+    let (written, (ends, ended)) = (log.clone(), channel());
     std::thread::spawn(move || {
+        let _ends = ends;
         let mut bytes = [0; 4_096];
         while let Ok(count @ 1..) = from.read(&mut bytes) {
             let text = String::from_utf8_lossy(&bytes[..count]);
             written.lock().unwrap_or_else(PoisonError::into_inner).push_str(&text);
         }
     });
-    log
+    (log, ended)
 }
 
 fn text(log: &Mutex<String>) -> String {
