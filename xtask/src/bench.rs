@@ -1,10 +1,11 @@
-//! `cargo xtask bench`: how fast are we? Two answers, see [`Bench`].
+//! `cargo xtask bench`: how fast are we? Three answers, see [`Bench`].
 //!
 //! `steps` counts the instructions of one step of each algorithm and of lookups in the book, beside a committed baseline. Instructions
 //! and not time: the count is the same on a busy machine and on an idle one, so a change of one per cent is seen. It still depends on the
 //! compiler, so the baseline says which one it was counted with.
 //!
-//! `core` times the table of counters beside other limiters; the work is done by the package `bench/core`.
+//! `core` times the table of counters beside other limiters, `rls` a node under calls beside a bare server; the work is done by the
+//! packages `bench/core` and `bench/rls`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -36,14 +37,26 @@ pub(crate) fn details() -> String {
          {WRITE}  write bench/core.md and bench/core.json, to be committed, instead of printing\n\
          One workload alone, for a profiler:\n  \
          cargo run --release -p tidegate-bench-core -- one --subject slot --keys 10000000 \\\n    \
-         --dist uniform --threads 1 --takes 1 --batch 16 --seconds 10"
+         --dist uniform --threads 1 --takes 1 --batch 16 --seconds 10\n\n\
+         rls: calls a node and a bare server of tonic with a fixed answer in turns, in closed and open loops, and prints Markdown:\n\
+         shares, latencies, goals. Four minutes; it needs Linux and two cores.\n  \
+         {QUICK}  short turns, under a minute\n  \
+         {SMOKE}  does it run at all?\n  \
+         {WRITE}  write bench/rls.md and bench/rls.json, to be committed, instead of printing\n\
+         One load alone, for a profiler (the node has to be built before: cargo build --release -p tidegate):\n  \
+         cargo run --release -p tidegate-bench-rls -- one --subject tidegate --load 2x128 --seconds 10"
     )
 }
 
 pub(crate) fn run(arguments: &[String]) -> Outcome {
     match parse(arguments)? {
         Bench::Steps { save } => steps(&Tools::find()?, save),
-        Bench::Core { flags } => core(&flags),
+        Bench::Core { flags } => timed(&mut core_command(&flags)),
+        Bench::Rls { flags } => {
+            // What it says goes to stderr, as all that cargo says.
+            timed(&mut node_command())?;
+            timed(&mut rls_command(&flags))
+        }
     }
 }
 
@@ -52,10 +65,12 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
 enum Bench {
     Steps { save: bool },
     Core { flags: Vec<&'static str> },
+    Rls { flags: Vec<&'static str> },
 }
 
 /// The benches by name, each with its flags.
-const BENCHES: &[(&str, &[&str])] = &[("steps", &[SAVE]), ("core", &[QUICK, SMOKE, WRITE])];
+const BENCHES: &[(&str, &[&str])] =
+    &[("steps", &[SAVE]), ("core", &[QUICK, SMOKE, WRITE]), ("rls", &[QUICK, SMOKE, WRITE])];
 
 fn parse(arguments: &[String]) -> Result<Bench, Failure> {
     let is_flag = |argument: &&String| argument.starts_with('-');
@@ -80,15 +95,19 @@ fn parse(arguments: &[String]) -> Result<Bench, Failure> {
     if flags.contains(&QUICK) && flags.contains(&SMOKE) {
         return Err(Failure::Usage(format!("{QUICK} or {SMOKE}, not both")));
     }
-    Ok(if *name == "steps" { Bench::Steps { save: !flags.is_empty() } } else { Bench::Core { flags } })
+    Ok(match *name {
+        "steps" => Bench::Steps { save: !flags.is_empty() },
+        "core" => Bench::Core { flags },
+        _ => Bench::Rls { flags },
+    })
 }
 
-/// Builds and runs the bench of the table.
-fn core(flags: &[&str]) -> Outcome {
+/// Builds and runs a bench that is a program of its own.
+fn timed(command: &mut Command) -> Outcome {
     // Not by `shell::run`, which says what it runs: this output is Markdown and may be going to a file.
-    match core_command(flags).status() {
+    match command.status() {
         Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(Failure::Failed(format!("bench core ended with {status}"))),
+        Ok(status) => Err(Failure::Failed(format!("the bench ended with {status}"))),
         Err(error) => Err(Failure::Failed(format!("cargo could not be started: {error}"))),
     }
 }
@@ -98,10 +117,27 @@ pub(crate) fn core_smoke() -> Outcome {
     shell::run_quietly(&mut core_command(&[SMOKE]))
 }
 
+/// The same of the bench of calls.
+pub(crate) fn rls_smoke() -> Outcome {
+    shell::run(&mut node_command())?;
+    shell::run_quietly(&mut rls_command(&[SMOKE]))
+}
+
 fn core_command(flags: &[&str]) -> Command {
     let mut command = shell::cargo(&["run", "--quiet", "--release", "--package=tidegate-bench-core", "--"]);
     command.args(flags);
     command
+}
+
+fn rls_command(flags: &[&str]) -> Command {
+    let mut command = shell::cargo(&["run", "--quiet", "--release", "--package=tidegate-bench-rls", "--"]);
+    command.args(flags);
+    command
+}
+
+/// The node is built by itself: together with the bench it would get features of libraries that only the bench has use for.
+fn node_command() -> Command {
+    shell::cargo(&["build", "--quiet", "--release", "--package=tidegate"])
 }
 
 /// Counts, prints the table and, if asked to, makes the counts the new baseline.
@@ -293,15 +329,17 @@ mod tests {
             ("--save steps", Bench::Steps { save: true }),
             ("core", Bench::Core { flags: vec![] }),
             ("core --quick --write", Bench::Core { flags: vec![QUICK, WRITE] }),
+            ("rls --smoke", Bench::Rls { flags: vec![SMOKE] }),
         ] {
             assert_eq!(parsed(line).expect(line), bench);
         }
         for (line, reason) in [
-            ("", "which bench? there are: steps, core"),
+            ("", "which bench? there are: steps, core, rls"),
             ("cor", "did you mean `core`?"),
             ("core --save", "unknown flag `--save`"),
             ("core --quik", "did you mean `--quick`?"),
             ("steps --quick", "unknown flag `--quick`"),
+            ("rls --save", "unknown flag `--save`"),
             ("core --quick --smoke", "not both"),
             ("core steps", "one too many"),
         ] {

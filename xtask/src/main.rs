@@ -1,8 +1,9 @@
 //! The project's own tools: `cargo xtask <verb>`. Start at [`VERBS`]; `main` finds the verb and runs it.
 
 mod accuracy; // every algorithm against an exact log
-mod bench; // instructions of each step; the table of counters beside others
+mod bench; // instructions of each step; the table of counters and calls beside others
 mod fuzz; // rule files that nobody would write
+mod run; // a node, to try it
 mod shell; // runs other programs and fetches the missing ones
 mod test; // every check there is, cheapest first
 mod tidy; // tests on the text of the repository
@@ -23,6 +24,13 @@ struct Verb {
 /// All verbs, in the order of the help page. A new one is a module and a row.
 const VERBS: &[Verb] = &[
     Verb {
+        name: "run",
+        arguments: "[FLAG...]",
+        about: "run a node on embedded defaults, with demo rules",
+        details: run::details,
+        run: run::run,
+    },
+    Verb {
         name: "test",
         arguments: "[--fail-fast] [GROUP...]",
         about: "run every check, or only the named groups",
@@ -38,8 +46,8 @@ const VERBS: &[Verb] = &[
     },
     Verb {
         name: "bench",
-        arguments: "steps [--save] | core [--quick | --smoke] [--write]",
-        about: "count the instructions of each step, or time the counters beside other limiters",
+        arguments: "steps [--save] | (core | rls) [--quick | --smoke] [--write]",
+        about: "count the instructions of each step, or time counters and calls beside others",
         details: bench::details,
         run: bench::run,
     },
@@ -193,7 +201,7 @@ mod tests {
     fn a_wrong_word_is_told_the_usage() {
         assert!(usage_error("").contains("usage: cargo xtask <verb>"));
         assert!(usage_error("test --wat").contains("usage: cargo xtask test [--fail-fast] [GROUP...]"));
-        assert!(usage_error("bench").contains("usage: cargo xtask bench steps [--save] | core"));
+        assert!(usage_error("bench").contains("usage: cargo xtask bench steps [--save] | (core"));
         assert!(usage_error("help test lint").contains("one too many"));
     }
 

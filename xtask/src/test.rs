@@ -197,7 +197,8 @@ fn accuracy() -> Result<Done, Failure> {
 fn bench() -> Result<Done, Failure> {
     shell::run(&mut shell::cargo(&["bench", "--workspace", "--bench=*", "--no-run"]))?;
     if cfg!(target_os = "linux") {
-        bench::core_smoke()?; // Elsewhere nobody tells of memory.
+        bench::core_smoke()?; // Elsewhere nobody tells of memory,
+        bench::rls_smoke()?; // or of other processes.
     }
     match bench::Tools::find() {
         Ok(tools) => passed(bench::steps(&tools, false)),

@@ -102,6 +102,19 @@ const WALLS: &[Wall] = &[
         allowed: Allowed::AllBut(&["tidegate-core"]),
         reason: "a judge that shares a line with the judged shares its mistakes",
     },
+    Wall {
+        name: "tidegate-telemetry",
+        edges: "normal,build,no-proc-macro",
+        allowed: Allowed::AllBut(&[
+            "tidegate-clock",
+            "tidegate-config",
+            "tidegate-counters",
+            "tidegate-server",
+            "tidegate-oracle",
+            "tidegate-suite",
+        ]),
+        reason: "what is counted is told to it, so that every crate can count",
+    },
 ];
 
 /// All that the checks look at. They are pure, so that their own tests can show them a broken one.

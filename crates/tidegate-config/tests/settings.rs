@@ -54,7 +54,15 @@ fn flags_come_before_the_environment_before_the_file_before_defaults() {
 #[test]
 fn every_setting_can_be_said_in_every_way() {
     let file = "rules: { path: p, watch: false, merge_domains: true, file_bytes_max: 2MiB }\n\
-                defaults: { algorithm: gcra, consistency: local, on_store_failure: deny, local_share: 5%, replicate: 1 }\n";
+                defaults: { algorithm: gcra, consistency: local, on_store_failure: deny, local_share: 5%, replicate: 1 }\n\
+                rls: { listen: '127.0.0.1:1', headers: kong, body: flat, metadata: true, connections_max: 7, connections_per_peer_max: 3, \
+                  connection_age: 1h, tls_certificate: c, tls_key: k, tls_client_roots: r }\n\
+                http: { listen: '[::1]:2', headers: none, body: none, default_domain: d, connections_max: 7, connections_per_peer_max: 3, \
+                  idle_timeout: 3s, tls_certificate: c, tls_key: k, tls_client_roots: r }\n\
+                internal: { secrets_file: s, max_age: 9s, domain: i }\n\
+                counters: { memory: 1GiB }\n\
+                node: { threads: 3, data: d, drain_delay: 1s, drain_timeout: 2s }\n\
+                log: { format: json, level: debug, refusals_per_second: 5 }\n";
     let values: Vec<(String, String)> = resolved(folder(file).path(), &[], &[])
         .said
         .iter()
@@ -81,6 +89,14 @@ fn every_setting_can_be_said_in_every_way() {
         assert!(said.eq(expected), "{:?}", resolved.said);
         assert_eq!(resolved.settings.rules.defaults.algorithm, Some(Algorithm::Gcra));
         assert_eq!(resolved.settings.rules.caps.bytes, 2 << 20);
+        let settings = &resolved.settings;
+        let (rls, http) = (&settings.rls, &settings.http);
+        assert_eq!((rls.headers.as_slice(), rls.body), (&["kong"][..], "flat"));
+        assert_eq!((http.listen.map(|socket| socket.port()), http.headers.len()), (Some(2), 0));
+        assert_eq!(rls.tls.as_ref().map(|tls| tls.client_roots.is_some()), Some(true));
+        assert_eq!((rls.connections_max, rls.connections_per_peer_max), (7, 3));
+        assert_eq!((settings.threads, settings.counters_memory), (Some(3), 1 << 30));
+        assert_eq!((settings.log_format, settings.log_level), ("json", "debug"));
     }
 }
 

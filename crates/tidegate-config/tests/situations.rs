@@ -43,6 +43,14 @@ const SITUATIONS: &[Situation] = &[
         let resolved = resolve(&Given { file: Some(file), variables, ..Given::default() });
         resolved.report.render(&resolved.sources, Style::Plain)
     }),
+    ("listeners", |folder| {
+        let file = folder.join("tidegate.yaml");
+        fs::write(&file, "rls: { listen: 8081, tls_key: key.pem }\nhttp: { headers: [ietf-11, x-epock] }\n")
+            .expect("written");
+        let flags = vec![("http.headers".into(), "retry-after,github,kongo".into())];
+        let resolved = resolve(&Given { file: Some(file), flags, ..Given::default() });
+        resolved.report.render(&resolved.sources, Style::Plain)
+    }),
     ("unsteady-files", unsteady),
 ];
 

@@ -10,9 +10,10 @@ use hashbrown::{HashMap, HashSet};
 use ipnet::IpNet;
 
 use crate::pattern::Pattern;
-use crate::plan::Found;
+use crate::plan::{Found, own_limit};
+use crate::recorder::{Event, ExemptBy, How, Recorder, Waypoint};
 use crate::rule::rule_id;
-use crate::{Algorithm, Entry, PathEntry, Plan, Query, Rule, RuleDraft, Secret};
+use crate::{Algorithm, Entry, Limit, LimitError, OwnLimit, PathEntry, Plan, Query, Rule, RuleDraft, Secret};
 
 /// How many levels a path may have.
 pub const DEPTH_MAX: usize = 32;
@@ -88,19 +89,22 @@ pub struct Exempt {
 }
 
 impl Exempt {
-    fn covers(&self, entries: &[Entry<'_>], quota_key: &str) -> bool {
-        let covers = |entry: &Entry<'_>| match entry.key {
-            key if key == quota_key && self.callers.contains(entry.value) => true,
-            REMOTE_ADDRESS if !self.networks.is_empty() => self.holds(entry.value),
-            _ => false,
-        };
-        entries.iter().any(covers)
+    /// Why whoever these entries speak of is on the list, if they are.
+    fn covers<'e>(&'e self, entries: &[Entry<'e>], quota_key: &str) -> Option<ExemptBy<'e>> {
+        entries.iter().find_map(|entry| match entry.key {
+            key if key == quota_key && self.callers.contains(entry.value) => {
+                Some(ExemptBy::Caller(entry.value))
+            }
+            REMOTE_ADDRESS if !self.networks.is_empty() => self.network_of(entry.value),
+            _ => None,
+        })
     }
 
-    fn holds(&self, address: &str) -> bool {
+    fn network_of<'e>(&'e self, address: &'e str) -> Option<ExemptBy<'e>> {
         // An IPv4 address that came in the clothes of IPv6 is still one.
-        let address = address.parse::<IpAddr>().map(|address| address.to_canonical());
-        address.is_ok_and(|address| self.networks.iter().any(|network| network.contains(&address)))
+        let parsed = address.parse::<IpAddr>().ok()?.to_canonical();
+        let network = self.networks.iter().find(|network| network.contains(&parsed))?;
+        Some(ExemptBy::Network { address, network })
     }
 }
 
@@ -109,6 +113,8 @@ impl Exempt {
 pub struct Book {
     domains: HashMap<Box<str>, Domain>,
     nodes: Vec<Node>,
+    /// The way to each node. Apart from them, because no decision needs it.
+    paths: Vec<Arc<[PathEntry]>>,
     rules: Vec<Rule>,
     pub(crate) secret: Secret,
 }
@@ -184,21 +190,23 @@ impl Wild {
 impl Node {
     /// The child that an entry leads to: one with this value, else the first with a wildcard that fits, else the one that leaves the
     /// value open.
-    fn child(&self, entry: &Entry<'_>) -> Option<usize> {
+    #[inline]
+    fn child(&self, entry: &Entry<'_>) -> Option<(usize, How)> {
         let branch = self.branches.get(entry.key);
         if let Some(exact) = branch.and_then(|branch| branch.exact.get(entry.value)) {
-            return Some(*exact);
+            return Some((*exact, How::Exact));
         }
         let fits = |wild: &&Wild| wild.fits(entry);
         let of_key = branch.and_then(|branch| branch.wild.iter().find(fits));
         let of_any = self.wild.iter().find(fits);
         let first = of_key.into_iter().chain(of_any).min_by_key(|wild| wild.order);
-        first.map(|wild| wild.node).or_else(|| branch?.open)
+        let wild = first.map(|wild| (wild.node, How::Wildcard { order: wild.order }));
+        wild.or_else(|| Some((branch?.open?, How::Open)))
     }
 
-    /// Is whoever these entries speak of exempt from its limits, and from those below?
-    fn exempts(&self, domain: &Domain, entries: &[Entry<'_>]) -> bool {
-        self.exempt.as_ref().is_some_and(|exempt| exempt.covers(entries, &domain.quota_key))
+    /// Why whoever these entries speak of is exempt from its limits and from those below, if they are.
+    fn exempts<'e>(&'e self, domain: &Domain, entries: &[Entry<'e>]) -> Option<ExemptBy<'e>> {
+        self.exempt.as_ref()?.covers(entries, &domain.quota_key)
     }
 }
 
@@ -206,7 +214,8 @@ impl Book {
     /// A book of these domains, whose keys are hashed under `secret`. Of domains, descriptors or rules that stand twice the
     /// first counts; whoever reads them from a text refuses that with its place.
     pub fn new(drafts: impl IntoIterator<Item = DomainDraft>, secret: Secret) -> Self {
-        let mut book = Self { domains: HashMap::new(), nodes: Vec::new(), rules: Vec::new(), secret };
+        let (domains, nodes, paths, rules) = (HashMap::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut book = Self { domains, nodes, paths, rules, secret };
         for draft in drafts {
             if !book.domains.contains_key(draft.name.as_str()) {
                 let domain = book.domain(draft);
@@ -228,27 +237,36 @@ impl Book {
 
     /// Writes into `plan` what counts for a request: which counters are to be asked what, and what became of every rule that was found.
     pub fn plan<'b>(&'b self, query: &Query<'_>, plan: &mut Plan<'b>) {
+        self.plan_recorded(query, plan, &mut ());
+    }
+
+    /// The same, and tells `recorder` how it went about it.
+    pub fn plan_recorded<'b>(&'b self, query: &Query<'_>, plan: &mut Plan<'b>, recorder: &mut impl Recorder) {
         plan.clear();
-        let Some(domain) = self.domains.get(query.domain) else { return };
+        let Some(domain) = self.domains.get(query.domain) else {
+            return recorder.record(Event::DomainUnknown);
+        };
         plan.domain = Some(domain);
         if domain.disabled {
-            return;
+            return recorder.record(Event::DomainDisabled);
         }
-        let exempts = |exempt: &Exempt| exempt.covers(query.entries, &domain.quota_key);
-        plan.exempt = domain.exempt.as_ref().is_some_and(exempts);
-        if plan.exempt {
-            return;
+        let exempts = |exempt| Exempt::covers(exempt, query.entries, &domain.quota_key);
+        if let Some(by) = domain.exempt.as_ref().and_then(exempts) {
+            plan.exempt = true;
+            return recorder.record(Event::DomainExempts(by));
         }
         for (at, descriptor) in query.descriptors.iter().enumerate() {
             let found = Found { descriptor: Some(at), ..Found::default() };
-            match descriptor.limit {
-                Some(_) => plan.found.push(found),
-                None => self.find(domain, query.entries_of(descriptor), found, &mut plan.found),
+            if descriptor.limit.is_some() {
+                recorder.record(Event::Brought { descriptor: at });
+                plan.found.push(found);
+            } else {
+                self.find(domain, query.entries_of(descriptor), found, &mut plan.found, recorder);
             }
         }
         if !query.descriptors.is_empty() {
             for way in &domain.always {
-                self.find_always(domain, query.entries, way, &mut plan.found);
+                self.find_always(domain, query.entries, way, &mut plan.found, recorder);
             }
         }
         plan.replace();
@@ -262,26 +280,39 @@ impl Book {
         entries: &[Entry<'_>],
         mut found: Found<'b>,
         all: &mut Vec<Found<'b>>,
+        recorder: &mut impl Recorder,
     ) {
+        let waypoint = |node: usize| Waypoint { book: self, node };
         let tier = domain.tier(entries);
-        let (mut node, mut at_end) = (&self.nodes[domain.top], true);
+        let (mut at, mut at_end) = (domain.top, true);
+        let mut node = &self.nodes[at];
         let found_from = all.len();
-        for entry in domain.walked(entries) {
-            let Some(child) = node.child(entry) else {
+        let descriptor = found.descriptor.unwrap_or_default();
+        recorder.record(Event::Starts { descriptor, tier, top: waypoint(at) });
+        for entry in entries {
+            if domain.reserves(entry) {
+                recorder.record(Event::Reserved(*entry));
+                continue;
+            }
+            let Some((child, how)) = node.child(entry) else {
+                recorder.record(Event::Lost { entry: *entry, at: waypoint(at) });
                 at_end = false;
                 break;
             };
-            node = &self.nodes[child];
-            found.exempt |= node.exempts(domain, entries);
+            (at, node) = (child, &self.nodes[child]);
+            let exempt = node.exempts(domain, entries);
+            found.exempt |= exempt.is_some();
             if domain.matching == Matching::Leaf {
-                all.truncate(found_from); // What was on the way does not count.
+                pass_by(all, found_from, recorder);
             }
             let of_tier = tier.and_then(|tier| node.tiers.get(tier));
+            let to = waypoint(at);
+            recorder.record(Event::Led { entry: *entry, how, to, of_tier: of_tier.is_some(), exempt });
             let rules = of_tier.unwrap_or(&node.limits);
             all.extend(rules.iter().map(|&rule| Found { rule: Some(&self.rules[rule]), ..found }));
         }
         if domain.matching == Matching::Leaf && !at_end {
-            all.truncate(found_from);
+            pass_by(all, found_from, recorder);
         }
     }
 
@@ -292,12 +323,64 @@ impl Book {
         entries: &[Entry<'_>],
         way: &[usize],
         all: &mut Vec<Found<'b>>,
+        recorder: &mut impl Recorder,
     ) {
         let Some(&node) = way.last() else { return };
-        let exempt = way.iter().any(|&node| self.nodes[node].exempts(domain, entries));
+        let by = way.iter().find_map(|&node| self.nodes[node].exempts(domain, entries));
+        recorder.record(Event::Always { at: Waypoint { book: self, node }, exempt: by });
+        let exempt = by.is_some();
         let rules = &self.nodes[node].limits; // Whose tier would it be?
         let found = |&rule: &usize| Found { rule: Some(&self.rules[rule]), exempt, ..Found::default() };
         all.extend(rules.iter().map(found));
+    }
+}
+
+/// Drops what was found on the way: it does not count.
+#[inline]
+fn pass_by<'b>(all: &mut Vec<Found<'b>>, found_from: usize, recorder: &mut impl Recorder) {
+    if all.len() > found_from {
+        recorder.record(Event::Passed(&all[found_from..]));
+        all.truncate(found_from);
+    }
+}
+
+/// Looking around, for whoever explains a walk.
+impl Book {
+    pub(crate) fn path_of(&self, node: usize) -> &[PathEntry] {
+        self.paths.get(node).map(|path| &**path).unwrap_or_default()
+    }
+
+    pub(crate) fn children_of(&self, node: usize) -> Vec<usize> {
+        let Some(node) = self.nodes.get(node) else { return Vec::new() };
+        let mut children: Vec<usize> = node.wild.iter().map(|wild| wild.node).collect();
+        for branch in node.branches.values() {
+            children.extend(branch.exact.values().chain(&branch.open));
+            children.extend(branch.wild.iter().map(|wild| wild.node));
+        }
+        children.sort_unstable(); // Siblings are numbered in the order in which they are written.
+        children
+    }
+
+    pub(crate) fn limits_of(&self, node: usize) -> impl Iterator<Item = &Rule> {
+        let limits = self.nodes.get(node).map(|node| &*node.limits).unwrap_or_default();
+        limits.iter().map(|&rule| &self.rules[rule])
+    }
+
+    pub(crate) fn limits_of_tier<'b>(
+        &'b self,
+        node: usize,
+        tier: &str,
+    ) -> Option<impl Iterator<Item = &'b Rule> + use<'b>> {
+        let limits = self.nodes.get(node)?.tiers.get(tier)?;
+        Some(limits.iter().map(|&rule| &self.rules[rule]))
+    }
+
+    pub(crate) fn tiers_of(&self, node: usize) -> Vec<&str> {
+        let tiers = self.nodes.get(node).map(|node| &node.tiers);
+        let mut names: Vec<&str> =
+            tiers.into_iter().flat_map(|tiers| tiers.keys()).map(|name| &**name).collect();
+        names.sort_unstable();
+        names
     }
 }
 
@@ -307,11 +390,35 @@ impl Domain {
         &self.name
     }
 
+    /// Which limits on a path count.
+    pub fn matching(&self) -> Matching {
+        self.matching
+    }
+
+    /// The key of the entry that names the caller.
+    pub fn quota_key(&self) -> &str {
+        &self.quota_key
+    }
+
+    /// Does an entry `tier` say the caller's tier? Else it is an entry like others.
+    pub fn is_tiered(&self) -> bool {
+        self.tiered
+    }
+
+    /// The limit that a request brought, as this domain counts it; or why it cannot be counted.
+    pub fn own_limit(&self, own: OwnLimit) -> Result<Limit, LimitError> {
+        own_limit(self.algorithm, own)
+    }
+
+    /// Is an entry no part of the way, nor of the key?
+    #[inline]
+    fn reserves(&self, entry: &Entry<'_>) -> bool {
+        self.reserved.binary_search_by(|key| (**key).cmp(entry.key)).is_ok()
+    }
+
     /// The entries that are walked, and whose values make a key: all but the reserved ones.
     pub fn walked<'q>(&self, entries: &'q [Entry<'q>]) -> impl Iterator<Item = &'q Entry<'q>> {
-        let reserved =
-            |entry: &&Entry<'_>| self.reserved.binary_search_by(|key| (**key).cmp(entry.key)).is_ok();
-        entries.iter().filter(move |entry| !reserved(entry))
+        entries.iter().filter(move |entry| !self.reserves(entry))
     }
 
     /// Who a descriptor speaks of.
@@ -346,6 +453,7 @@ impl Book {
         let mut always = Vec::new();
         let top = self.nodes.len();
         self.nodes.push(Node::default());
+        self.paths.push(Arc::default());
         let name = draft.name.as_str().into();
         self.children(&Way { levels: &[], nodes: &[top] }, &name, draft.descriptors, &mut always);
         Domain {
@@ -382,10 +490,11 @@ impl Book {
             ));
             let node = self.nodes.len();
             let way = [above.nodes, &[node]].concat();
+            let levels: Arc<[PathEntry]> = path.as_slice().into();
             self.nodes.push(Node::default());
+            self.paths.push(levels.clone());
             self.nodes[parent].adopt(order, draft.key, value, node);
 
-            let levels: Arc<[PathEntry]> = path.as_slice().into();
             let place = Place { domain, path: &levels, always: draft.always };
             let limits = self.write(&place, None, draft.limits);
             let tiers = draft.tiers.into_iter().map(|(tier, limits)| {

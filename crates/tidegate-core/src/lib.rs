@@ -43,6 +43,7 @@ mod rule; // a limit, where it stands, and what its verdict is for
 mod query; // what a request asks
 mod book; // all rules, compiled
 mod plan; // what counts for a request
+mod recorder; // how that was found, for whoever asks
 
 mod decision; // a whole request, from the verdicts on its takes
 
@@ -62,6 +63,7 @@ pub use packed::{Class, Era, Packed};
 pub use plan::{Fate, Found, Plan, Planned};
 pub use portable::{FORMS, Form, PORTABLE_VERSION, PortableError};
 pub use query::{Descriptor, Entry, OwnLimit, Query};
+pub use recorder::{Event, ExemptBy, How, Recorder, Waypoint};
 pub use rule::{Consistency, OnStoreFailure, Origin, PathEntry, Policy, Rule, RuleDraft, Share, rule_id};
 pub use shaper::{Reservation, Shaped, Shaper};
 pub use state::State;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{KeyParts, Limit, Role};
+use crate::{Algorithm, Entry, KeyParts, Limit, Role};
 
 /// A share in hundredths of a percent.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -170,6 +170,18 @@ impl Rule {
             (_, true) => Role::Quota,
             _ => Role::Enforce,
         }
+    }
+
+    /// The name under which places are held, if one of the entries says it.
+    pub(crate) fn lease_of<'q>(&self, entries: &'q [Entry<'q>]) -> Option<&'q str> {
+        let key = self.said.lease_id.as_deref()?;
+        entries.iter().find(|entry| entry.key == key).map(|entry| entry.value)
+    }
+
+    /// Do the entries name places of it?
+    pub(crate) fn is_held_by(&self, entries: &[Entry<'_>]) -> bool {
+        let counts_places = |limit: &Limit| limit.algorithm() == Algorithm::Concurrency;
+        self.said.limit.as_ref().is_some_and(counts_places) && self.lease_of(entries).is_some()
     }
 
     /// The id of places that a caller holds under a name of its own; never [`crate::Ask::ANONYMOUS`].

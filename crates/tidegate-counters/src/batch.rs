@@ -82,7 +82,7 @@ impl<'a> Batch<'a> {
     pub fn recycle<'other>(mut self) -> Batch<'other> {
         self.clear();
         // Nothing is in it: collecting keeps the allocation, and only the lifetime changes.
-        let takes = self.takes.into_iter().filter_map(|_| None).collect();
+        let takes = self.takes.into_iter().map_while(|_| None).collect();
         Batch { takes, ends: self.ends, answers: self.answers, admitted: self.admitted, judged: 0 }
     }
 

@@ -29,6 +29,11 @@ pub trait Counters {
     /// `now` is the node's clock; a store that has a clock of its own goes by that.
     fn take(&self, batch: &mut Batch<'_>, now: Micros) -> impl Future<Output = ()> + Send;
 
+    /// Gives the answers that [`Counters::take`] would give now, and touches nothing: nothing is charged, kept, moved or repaired.
+    ///
+    /// Each request of the batch is judged as if it were the only one.
+    fn rehearse(&self, batch: &mut Batch<'_>, now: Micros) -> impl Future<Output = ()> + Send;
+
     /// Looks at a counter and touches nothing.
     fn inspect(
         &self,
@@ -50,6 +55,15 @@ pub struct Inspection {
     pub used: u64,
     /// What a peek would be told.
     pub verdict: Verdict,
+}
+
+/// What a rehearsed take found in its counter, and what its request would leave there.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Rehearsed {
+    /// What an inspection tells before the request.
+    pub before: Inspection,
+    /// What it would tell afterwards.
+    pub after: Inspection,
 }
 
 /// A store that cannot answer now.

@@ -28,6 +28,8 @@ pub struct Decision<'d> {
     pub answers: &'d [Answer],
     /// It asked for more counters than a request may; it is refused, and nothing was asked.
     pub too_much: bool,
+    /// What it asked of them.
+    pub asks: Asks<'d>,
 }
 
 /// What a request asks of the counters that its plan finds.
@@ -104,36 +106,58 @@ pub fn decide_as<R>(
     let mut plan = std::mem::take(&mut room.plan).recycle();
     let mut batch = std::mem::take(&mut room.batch).recycle();
     book.plan(query, &mut plan);
-    let too_much = plan.takes().len() > TAKES_MAX;
-    // A request that is refused whatever the counters say still gives back, and is charged where that is always: one more take that nothing
-    // fits refuses it.
-    let nothing = Limit::fixed_window(0, Micros::from_secs(1)).ok().filter(|_| plan.refused());
-    if !too_much {
-        let refuses = nothing.as_ref().map(|limit| Take {
-            key: Key::of_bits(0),
-            limit,
-            ask: Ask::Charge { cost: 1 },
-            role: Role::Enforce,
-        });
-        let takes = plan.takes().iter().map(|take| {
-            let limit = plan.limit(take);
-            let (ask, role) = asks.of(take, limit);
-            Take { key: take.key, limit, ask, role }
-        });
-        batch.push(takes.chain(refuses));
+    let refusing = refusing(&plan);
+    if lay_out(&plan, asks, refusing.as_ref(), &mut batch) {
         counters.take_now(&mut batch, now);
     }
-    let answers = if too_much { &[] } else { &batch.answers(0)[..plan.takes().len()] };
-    let result = view(&Decision { admitted: !too_much && batch.admitted(0), plan: &plan, answers, too_much });
+    let result = view(&Decision::of(&plan, &batch, asks));
     room.batch = batch.recycle();
     room.plan = plan.recycle();
     result
 }
 
+/// A limit that nothing fits, for a request that is refused whatever the counters say: it still gives back, and is charged where that is
+/// always, so it is asked with one more take that refuses it.
+pub(crate) fn refusing(plan: &Plan<'_>) -> Option<Limit> {
+    if plan.refused() { Limit::fixed_window(0, Micros::from_secs(1)).ok() } else { None }
+}
+
+/// Makes a plan the one request of a batch; says whether it did, for it may ask too much.
+pub(crate) fn lay_out<'p>(
+    plan: &'p Plan<'_>,
+    asks: &Asks<'_>,
+    refusing: Option<&'p Limit>,
+    batch: &mut Batch<'p>,
+) -> bool {
+    if plan.takes().len() > TAKES_MAX {
+        return false;
+    }
+    let refuses = refusing.map(|limit| Take {
+        key: Key::of_bits(0),
+        limit,
+        ask: Ask::Charge { cost: 1 },
+        role: Role::Enforce,
+    });
+    let takes = plan.takes().iter().map(|take| {
+        let limit = plan.limit(take);
+        let (ask, role) = asks.of(take, limit);
+        Take { key: take.key, limit, ask, role }
+    });
+    batch.push(takes.chain(refuses));
+    true
+}
+
 /// The longest wait for a place that anybody is told. It may be given back at any moment; only its expiry is known.
 const PLACE_WAIT_MAX: Micros = Micros::from_secs(1);
 
-impl Decision<'_> {
+impl<'d> Decision<'d> {
+    /// What a plan came to, once the counters were asked; if they were not, it asked too much.
+    pub(crate) fn of(plan: &'d Plan<'d>, batch: &'d Batch<'d>, asks: &Asks<'d>) -> Self {
+        let too_much = batch.is_empty();
+        let answers = if too_much { &[] } else { &batch.answers(0)[..plan.takes().len()] };
+        Self { admitted: !too_much && batch.admitted(0), plan, answers, too_much, asks: *asks }
+    }
+
     /// The take that speaks for the whole request. Of a quota, where one has to pass, those that refuse do not speak beside one that
     /// passes, and where none does, only the one that will first: nobody is told to wait for what would not have stopped them.
     pub fn told(&self) -> Option<usize> {
@@ -164,8 +188,15 @@ impl Decision<'_> {
         (0..self.answers.len()).any(passes)
     }
 
-    fn role(&self, take: usize) -> Role {
-        self.plan.takes()[take].role
+    /// What an answer means for the request. What was only looked at, because it was not meant, means nothing.
+    pub fn role(&self, take: usize) -> Role {
+        let planned = &self.plan.takes()[take];
+        self.asks.of(planned, self.plan.limit(planned)).1
+    }
+
+    /// Was a counter meant, or only looked at beside others that were?
+    pub fn is_meant(&self, take: usize) -> bool {
+        matches!(self.asks, Asks::Planned) || self.role(take) != Role::Shadow
     }
 
     /// The take that speaks for a descriptor, if anything was counted for it.
@@ -217,6 +248,44 @@ mod tests {
             let told = (second.told(), second.told_for(0));
             assert_eq!(told, (Some(1), Some(0)), "each descriptor is told its own");
         });
+        Ok(())
+    }
+
+    /// Who is refused elsewhere was told to wait for a quota that let it pass; and of several quotas, for the slowest.
+    #[test]
+    fn who_is_refused_is_told_to_wait_for_what_is_needed() -> Result<(), LimitError> {
+        let node = |key: &str, secs, quota| -> Result<DescriptorDraft, LimitError> {
+            let limit = Some(Limit::sliding_log(1, Micros::from_secs(secs))?);
+            let rule = RuleDraft { limit, quota, ..RuleDraft::default() };
+            Ok(DescriptorDraft { key: key.into(), limits: vec![rule], ..DescriptorDraft::default() })
+        };
+        let descriptors =
+            vec![node("year", 9_000_000, true)?, node("hour", 3_600, true)?, node("key", 60, false)?];
+        let domain = DomainDraft { name: "d".into(), descriptors, ..DomainDraft::default() };
+        let book = Book::new([domain], Secret::new([1; 16]));
+        let now = Micros::from_secs(1_800_000_000);
+        let told = |before: &[&str], asks: &[&str]| {
+            let counters = Memory::new(MemorySize::of_bytes(1 << 20), now).expect("memory");
+            let decide = |keys: &[&str]| {
+                let entries: Vec<Entry<'_>> = keys.iter().map(|key| Entry { key, value: "a" }).collect();
+                let descriptors: Vec<Descriptor> = (0..keys.len())
+                    .map(|at| Descriptor { entries: at..at + 1, cost: 1, limit: None })
+                    .collect();
+                let query = Query { domain: "d", entries: &entries, descriptors: &descriptors, lease: None };
+                decide(&book, &counters, &query, now, &mut Room::default(), |decision| {
+                    let told = decision.told().map(|take| decision.answers[take].verdict.retry_after);
+                    (decision.admitted, told.flatten())
+                })
+            };
+            before.iter().for_each(|key| assert!(decide(&[key]).0));
+            decide(asks)
+        };
+        let secs = |secs| (false, Some(Micros::from_secs(secs)));
+        assert_eq!(told(&["year", "key"], &["year", "hour", "key"]), secs(60), "the hour lets it pass");
+        assert_eq!(told(&["year", "hour"], &["year", "hour", "key"]), secs(3_600), "the hour is enough");
+        assert_eq!(told(&["year", "hour", "key"], &["year", "hour", "key"]), secs(3_600));
+        assert_eq!(told(&["year", "key"], &["year", "key"]), secs(9_000_000), "nothing else is left");
+        assert_eq!(told(&["year"], &["year", "hour", "key"]), (true, None));
         Ok(())
     }
 

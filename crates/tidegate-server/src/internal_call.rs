@@ -5,7 +5,9 @@
 //! ```
 //!
 //! `t` is the time in Unix seconds, `n` the name of the caller, which may be left out, and `s` the HMAC-SHA256, in lower-case
-//! hexadecimal digits, of everything before `,s=`. So a shell can sign: `printf 't=%s' "$(date +%s)" | openssl dgst -sha256 -hmac "$secret"`.
+//! hexadecimal digits, of everything before `,s=`. So a shell can sign:
+//! `printf 't=%s' "$(date +%s)" | openssl dgst -sha256 -hmac "$secret"`.
+//!
 //! It says who calls and when, not what: whoever sees it can use it until it is stale, so it is to go over TLS.
 
 use std::fmt::Write;

@@ -16,6 +16,10 @@ mod serve; // which entrance answers
 mod tls; // certificates
 
 pub use decide::{Asks, Decision, Room, TAKES_MAX, decide, decide_as};
+pub use explain::{
+    ExplainedBound, ExplainedCounter, ExplainedDescriptor, ExplainedDomain, ExplainedEntry, ExplainedLimit,
+    ExplainedState, ExplainedStep, Explanation, Led, LimitFate, explain,
+};
 pub use internal_call::{
     InternalCalls, MAX_AGE_DEFAULT, Refused, SECRET_BYTES_MIN, SECRETS_MAX, SecretsError, Verified, sign,
 };

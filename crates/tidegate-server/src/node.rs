@@ -1,5 +1,5 @@
-//! What all entrances of a node share: the rules in force, the counters, the time, and what is told to operators. A [`Core`] is one thread's
-//! hand on it.
+//! What all entrances of a node share: the rules in force, the counters, the time, and what is told to operators. A [`Core`] is one
+//! thread's hand on it.
 
 use std::cell::{Cell, RefCell};
 use std::hash::{BuildHasher as _, RandomState};
@@ -254,7 +254,10 @@ impl Core {
         now: Micros,
     ) {
         let (node, metrics) = (&*self.node, &in_force.metrics);
-        for (take, answer) in decision.plan.takes().iter().zip(decision.answers) {
+        for (at, (take, answer)) in decision.plan.takes().iter().zip(decision.answers).enumerate() {
+            if !decision.is_meant(at) {
+                continue;
+            }
             let degraded = answer.mode == Mode::Degraded;
             metrics.count(self.number, take.rule, take.role, &answer.verdict, degraded);
             let Some(reason) = Reason::of(answer.verdict.outcome) else { continue };

@@ -31,11 +31,34 @@ impl Entrances {
 impl Serve for Entrances {
     type Body = AnyBody;
 
-    async fn answer(self: Rc<Self>, protocol: Protocol, request: Request<Incoming>) -> Response<AnyBody> {
-        match protocol {
-            Protocol::Rls if request.uri().path() == rls::SHOULD_RATE_LIMIT => {
-                rls::call(&self.core, request).await.map(|body| AnyBody(Of::Rls(RlsBody::Unary(body))))
+    fn answer(
+        self: Rc<Self>,
+        protocol: Protocol,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Response<AnyBody>> + 'static {
+        // Every call that is in flight is a task, and moved when it becomes one: what calls for decisions do not need has a place of its
+        // own, elsewhere.
+        let asked = if protocol == Protocol::Rls && request.uri().path() == rls::SHOULD_RATE_LIMIT {
+            Ok(rls::Call::new(self.core.clone(), request))
+        } else {
+            Err(Box::pin(self.answer_other(protocol, request)))
+        };
+        async move {
+            match asked {
+                Ok(call) => call.answer().await.map(|body| AnyBody(Of::Rls(RlsBody::Unary(body)))),
+                Err(other) => other.await,
             }
+        }
+    }
+}
+
+impl Entrances {
+    async fn answer_other(
+        self: Rc<Self>,
+        protocol: Protocol,
+        request: Request<Incoming>,
+    ) -> Response<AnyBody> {
+        match protocol {
             Protocol::Rls => self.beside.call(request).await.map(|body| AnyBody(Of::Rls(body))),
             Protocol::Http => {
                 check::answer(self.core.clone(), request).await.map(|body| AnyBody(Of::Http(body)))

@@ -1,6 +1,6 @@
 //! TLS for the entrances: certificates from files, read again when they change, and clients that have to show theirs.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -126,7 +126,7 @@ fn read(files: &TlsFiles, protocol: Protocol) -> Result<ServerConfig, TlsError> 
     Ok(config)
 }
 
-fn certificates(path: &PathBuf) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     match read {
         Ok(certificates) if certificates.is_empty() => {
@@ -137,11 +137,11 @@ fn certificates(path: &PathBuf) -> Result<Vec<CertificateDer<'static>>, TlsError
     }
 }
 
-fn told(path: &PathBuf, error: &PemError, wanted: &str) -> TlsError {
+fn told(path: &Path, error: &PemError, wanted: &str) -> TlsError {
     let why = match error {
         PemError::NoItemsFound => format!("there is no {wanted} in it (PEM is expected)"),
         PemError::Io(error) => format!("it cannot be read: {error}"),
         other => format!("no {wanted} can be read from it: {other}"),
     };
-    TlsError::File { path: path.clone(), why }
+    TlsError::File { path: path.to_path_buf(), why }
 }

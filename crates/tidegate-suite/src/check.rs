@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::fmt;
 
-use tidegate_core::{Bound, Key, Verdict};
+use tidegate_core::{Bound, Key, Micros, Verdict};
 use tidegate_counters::{Counters, Inspection};
 
 use crate::model::Model;
@@ -55,21 +55,73 @@ pub fn check(store: &impl Counters, script: &Script, prefix: &str) -> Result<(),
 
 /// Plays a script on a store and on a model of its own, and compares all that they say: admitted or not, and every number of every
 /// verdict; not the mode, which is the store's own affair. The prefix keeps the counters apart from those of other plays.
+///
+/// Every batch is rehearsed before it is played: that has to leave no trace, and to say what is then decided.
 pub async fn check_async(store: &impl Counters, script: &Script, prefix: &str) -> Result<(), Disagreement> {
     let judge = Model::new();
     let (mut tested, mut model) = (Player::new(store, prefix), Player::new(&judge, prefix));
     let mut presence = Presence::default();
     for (at, line) in script.lines().iter().enumerate() {
-        let (said, expected) = (tested.play(line).await, model.play(line).await);
-        let difference = compare(line, &said, &expected)
-            .or_else(|| presence.compare(line, |name| model.key(name), &said, &expected));
-        if let Some(Difference { about, store, model }) = difference {
+        let played = play(line, &mut tested, &mut model, &mut presence).await;
+        if let Err(Difference { about, store, model }) = played {
             let so_far = script.lines()[..=at].to_vec();
             let script = Script::new(so_far).unwrap_or_else(|_| script.clone());
             return Err(Disagreement { line: at + 1, about, store, model, script });
         }
     }
     Ok(())
+}
+
+/// Plays one line on both.
+async fn play(
+    line: &Line,
+    tested: &mut Player<'_, impl Counters>,
+    model: &mut Player<'_, Model>,
+    presence: &mut Presence,
+) -> Result<(), Difference> {
+    let rehearsed = rehearse(line, tested, model).await?;
+    let (said, expected) = (tested.play(line).await, model.play(line).await);
+    let difference = compare(line, &said, &expected)
+        .or_else(|| presence.compare(line, |name| model.key(name), &said, &expected))
+        .or_else(|| compare_rehearsed(line, &rehearsed, &said));
+    difference.map_or(Ok(()), Err)
+}
+
+/// Rehearses the requests of a line, twice; gives what the store said.
+async fn rehearse(
+    line: &Line,
+    tested: &Player<'_, impl Counters>,
+    model: &Player<'_, Model>,
+) -> Result<Vec<Decided>, Difference> {
+    let Line::At { us, requests } = line else { return Ok(Vec::new()) };
+    let now = Micros::new(*us);
+    let before = tested.inspect_all(requests, now).await;
+    let said = tested.rehearse(requests, now).await;
+    let expected = model.rehearse(requests, now).await;
+    for (at, request) in requests.iter().enumerate() {
+        if let Some(difference) = compare_request(at, request, &said[at], &expected[at]) {
+            return Err(Difference { about: format!("rehearsed: {}", difference.about), ..difference });
+        }
+    }
+    let (again, after) = (tested.rehearse(requests, now).await, tested.inspect_all(requests, now).await);
+    if again != said || after != before {
+        return Err(Difference {
+            about: "a rehearsal has left something behind".to_owned(),
+            store: format!("{again:?} {after:?}"),
+            model: format!("{said:?} {before:?}"),
+        });
+    }
+    Ok(said)
+}
+
+/// The first request of a batch finds what its rehearsal found; those after it find what it left.
+fn compare_rehearsed(line: &Line, rehearsed: &[Decided], said: &Said) -> Option<Difference> {
+    let (Line::At { requests, .. }, Said::Decided(said)) = (line, said) else { return None };
+    let difference = compare_request(0, requests.first()?, rehearsed.first()?, said.first()?)?;
+    Some(Difference {
+        about: format!("rehearsed otherwise than decided: {}", difference.about),
+        ..difference
+    })
 }
 
 /// What the model says to each line of a script, for people.

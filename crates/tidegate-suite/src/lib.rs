@@ -4,7 +4,7 @@
 //! on a store and on a [`Model`] side by side and reports the first [`Disagreement`]: the line, the take, the fields, what each said. The
 //! model keeps one oracle per key (`tidegate-oracle`) and has the rules of a request written out once more, from their wording.
 //!
-//! A store passes if it agrees on all committed scripts and on random ones, and if its requests are atomic:
+//! A store passes if it agrees on all committed scripts and on random ones, rehearsed and played, and if its requests are atomic:
 //!
 //! ```
 //! use tidegate_suite::{Model, check_random, check_scripts, check_threads};

@@ -28,8 +28,7 @@ impl Model {
     }
 
     /// Judges one request and carries it out; says whether it is admitted.
-    fn request(&self, takes: &[Take<'_>], now: Micros, answers: &mut [Answer]) -> bool {
-        let mut counters = self.counters();
+    fn request(counters: &mut Counts, takes: &[Take<'_>], now: Micros, answers: &mut [Answer]) -> bool {
         // On copies, so that a take sees the charges of those before it on its key, and a refusal leaves the originals.
         let mut copies = counters.clone();
         let judged: Vec<oracle::Answer> =
@@ -40,7 +39,7 @@ impl Model {
             judged
         } else {
             let judged = takes.iter().zip(judged);
-            judged.map(|(take, judged)| refused(counter(&mut counters, take), take, judged, now)).collect()
+            judged.map(|(take, judged)| refused(counter(counters, take), take, judged, now)).collect()
         };
         for ((take, said), answer) in takes.iter().zip(&said).zip(answers) {
             *answer = Answer { verdict: verdict_of(take.limit, said), mode: Mode::Local };
@@ -62,7 +61,14 @@ impl Clone for Model {
 
 impl Counters for Model {
     fn take(&self, batch: &mut Batch<'_>, now: Micros) -> impl Future<Output = ()> + Send {
-        batch.judge(|takes, _, answers| self.request(takes, now, answers));
+        let mut counters = self.counters();
+        batch.judge(|takes, _, answers| Self::request(&mut counters, takes, now, answers));
+        ready(())
+    }
+
+    fn rehearse(&self, batch: &mut Batch<'_>, now: Micros) -> impl Future<Output = ()> + Send {
+        let counters = self.counters().clone();
+        batch.judge(|takes, _, answers| Self::request(&mut counters.clone(), takes, now, answers));
         ready(())
     }
 

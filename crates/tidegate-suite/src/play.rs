@@ -84,7 +84,28 @@ impl<'s, S: Counters> Player<'s, S> {
         parts.iter().fold(SECRET.start(), |key, part| key.part(part.as_bytes())).key()
     }
 
-    async fn take(&mut self, requests: &[Request], now: Micros) -> Vec<Decided> {
+    /// What the store would say to each of these requests, were it the next.
+    pub(crate) async fn rehearse(&self, requests: &[Request], now: Micros) -> Vec<Decided> {
+        let mut batch = self.batch(requests);
+        self.store.rehearse(&mut batch, now).await;
+        decided(&batch)
+    }
+
+    /// What the store tells about every counter that the requests name.
+    pub(crate) async fn inspect_all(
+        &self,
+        requests: &[Request],
+        now: Micros,
+    ) -> Vec<Result<Inspection, Unavailable>> {
+        let mut seen = Vec::new();
+        for take in requests.iter().flat_map(|request| &request.takes) {
+            let Counter { key, limit, .. } = self.counter(&take.name);
+            seen.push(self.store.inspect(*key, limit, now).await);
+        }
+        seen
+    }
+
+    fn batch(&self, requests: &[Request]) -> Batch<'_> {
         let mut batch = Batch::new();
         for request in requests {
             batch.push(request.takes.iter().map(|take| {
@@ -92,13 +113,13 @@ impl<'s, S: Counters> Player<'s, S> {
                 Take { key: counter.key, limit: &counter.limit, ask: counter.ask(&take.op), role: take.role }
             }));
         }
+        batch
+    }
+
+    async fn take(&mut self, requests: &[Request], now: Micros) -> Vec<Decided> {
+        let mut batch = self.batch(requests);
         self.store.take(&mut batch, now).await;
-        let decided: Vec<Decided> = (0..requests.len())
-            .map(|at| Decided {
-                admitted: batch.admitted(at),
-                verdicts: batch.answers(at).iter().map(|answer| answer.verdict).collect(),
-            })
-            .collect();
+        let decided = decided(&batch);
         for (request, decided) in requests.iter().zip(&decided) {
             for (take, verdict) in request.takes.iter().zip(&decided.verdicts) {
                 self.counter_mut(&take.name).verdicts.push(*verdict);
@@ -126,6 +147,15 @@ impl<'s, S: Counters> Player<'s, S> {
     pub fn limit(&self, take: &script::Take) -> &Limit {
         &self.counter(&take.name).limit
     }
+}
+
+/// What a store left in a batch.
+fn decided(batch: &Batch<'_>) -> Vec<Decided> {
+    let decided = |at: usize| Decided {
+        admitted: batch.admitted(at),
+        verdicts: batch.answers(at).iter().map(|answer| answer.verdict).collect(),
+    };
+    (0..batch.len()).map(decided).collect()
 }
 
 impl Counter {

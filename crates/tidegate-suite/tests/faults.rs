@@ -40,6 +40,10 @@ enum Fault {
     InspectionCharges,
     NothingIsStored,
     EverythingIsStored,
+    RehearsalCharges,
+    RehearsalLeavesACounter,
+    RehearsalTakesEachForItself,
+    RehearsalPeeks,
 }
 
 /// Each with whether random scripts can catch it too.
@@ -68,6 +72,10 @@ const FAULTS: &[(Fault, bool)] = &[
     (Fault::InspectionCharges, true),
     (Fault::NothingIsStored, true),
     (Fault::EverythingIsStored, true),
+    (Fault::RehearsalCharges, true),
+    (Fault::RehearsalLeavesACounter, true),
+    (Fault::RehearsalTakesEachForItself, true),
+    (Fault::RehearsalPeeks, true),
 ];
 
 #[test]
@@ -266,6 +274,34 @@ impl Counters for Faulty {
         ready(())
     }
 
+    fn rehearse(&self, batch: &mut Batch<'_>, now: Micros) -> impl Future<Output = ()> + Send {
+        let inner = self.inner.lock().expect("no panic before");
+        batch.judge(|takes, _, answers| {
+            let (admitted, said) = match self.fault {
+                Fault::RehearsalCharges => ask(&inner.model, takes, now),
+                Fault::RehearsalLeavesACounter => {
+                    for take in takes {
+                        ask(&inner.model, &[Take { ask: Ask::Peek, role: Role::Shadow, ..*take }], now);
+                    }
+                    ask(&inner.model.clone(), takes, now)
+                }
+                Fault::RehearsalTakesEachForItself => {
+                    let alone = |take: &Take<'_>| ask(&inner.model.clone(), &[*take], now).1[0];
+                    (ask(&inner.model.clone(), takes, now).0, takes.iter().map(alone).collect())
+                }
+                Fault::RehearsalPeeks => {
+                    let peeks: Vec<Take<'_>> =
+                        takes.iter().map(|take| Take { ask: Ask::Peek, ..*take }).collect();
+                    ask(&inner.model.clone(), &peeks, now)
+                }
+                _ => ask(&inner.model.clone(), takes, now),
+            };
+            answers.copy_from_slice(&said);
+            admitted
+        });
+        ready(())
+    }
+
     fn inspect(
         &self,
         key: Key,
@@ -333,6 +369,10 @@ impl Counters for TwoSteps {
             admitted
         });
         ready(())
+    }
+
+    fn rehearse(&self, batch: &mut Batch<'_>, now: Micros) -> impl Future<Output = ()> + Send {
+        self.model.rehearse(batch, now)
     }
 
     fn inspect(

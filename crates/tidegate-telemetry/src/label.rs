@@ -35,8 +35,8 @@ const BYTES_MAX: usize = 200;
 /// A `~` and a hash.
 const MARK_BYTES: usize = 1 + 32;
 
-/// A text as a label: itself where that is short and plain. Otherwise it is cut, what no page can hold is written out (a zero byte would end
-/// it for Prometheus), and a hash of the whole text is put behind, so that different texts stay different.
+/// A text as a label: itself where that is short and plain. Otherwise it is cut, control characters are written out (a zero byte would end
+/// the page for Prometheus), and a hash of the whole text is put behind, so that different texts stay different.
 pub(crate) fn label(text: &str) -> Cow<'_, str> {
     if text.len() <= BYTES_MAX && !text.contains(char::is_control) && !is_marked(text) {
         return Cow::Borrowed(text);

@@ -22,6 +22,9 @@ mod refusals; // some refusals, as lines
 mod trace; // the id of a trace
 mod top; // the keys that are refused most
 
+#[cfg(test)]
+mod proof; // how many cases properties are tried on
+
 pub use encode::{CONTENT_TYPE, encode};
 pub use gauges::{Build, Gauges};
 pub use label::Labels;

@@ -271,6 +271,8 @@ impl Series {
 
 #[cfg(test)]
 mod tests {
+    use tidegate_core::Secret;
+
     use super::*;
 
     #[test]
@@ -292,5 +294,18 @@ mod tests {
             let at = bucket(remaining_parts(&verdict));
             assert_eq!(REMAINING_BOUNDS[at] as f64 / 20.0, bound, "{remaining} of {limit}");
         }
+    }
+
+    /// Which is why none waits for another, and none loses a count to another.
+    #[test]
+    fn each_core_writes_what_is_its_own() {
+        let rules = RuleMetrics::of(&Book::new([], Secret::new([1; 16])), 3, None);
+        for core in [0, 1, 1, 2, 2, 2] {
+            rules.count(core, None, Role::Enforce, &Verdict::BLANK, false);
+        }
+        let series = rules.request();
+        let refused = |shard: &Shard| shard.said[Outcome::RateLimited as usize].get();
+        assert_eq!(series.shards.iter().map(refused).collect::<Vec<u64>>(), [1, 2, 3]);
+        assert_eq!(series.sums().denied, [6, 0, 0]);
     }
 }

@@ -87,12 +87,24 @@ fn few_keys_are_counted_exactly() -> Result<(), LimitError> {
     assert_eq!(found, [(600, 0), (200, 0)]);
     assert_eq!(top.keys[0].rule.as_ref().map(|labels| &*labels.rule), Some("api|key#per-key"));
     assert_eq!((top.others_at_most, truth.len()), (200, 3));
+    assert_eq!(run(&refusals, 3, 1)?.0.others_at_most, 0, "there are no others");
+    Ok(())
+}
+
+#[test]
+fn an_error_is_said_as_small_as_it_is() -> Result<(), LimitError> {
+    // All counters are taken, twice each, when another key comes.
+    let keys = (0..2 * COUNTERS as u128).map(|at| at / 2).chain([9_999]);
+    let (top, truth) = run(&keys.map(|key| (0, 1, key)).collect(), COUNTERS, 1)?;
+    let sums = top.keys.iter().map(|item| (item.count - truth[&item.key], item.error));
+    let (above, errors): (Vec<u64>, Vec<u64>) = sums.unzip();
+    assert_eq!((above.iter().sum::<u64>(), errors.iter().sum::<u64>(), top.others_at_most), (2, 2, 2));
     Ok(())
 }
 
 #[test]
 fn a_flood_of_keys_hides_nobody_who_is_refused_all_the_time() -> Result<(), LimitError> {
-    let flood = |at: u128| if at % 20 == 0 { 1 } else { 1_000 + at };
+    let flood = |at: u128| if at.is_multiple_of(20) { 1 } else { 1_000 + at };
     let refusals: Refusals = (0..200_000).map(|at| (0, 1, flood(at))).collect();
     let (top, truth) = run(&refusals, 1, 1)?;
     let first = &top.keys[0];
@@ -115,6 +127,16 @@ fn what_is_older_than_two_halves_is_forgotten() -> Result<(), LimitError> {
         assert_eq!(counts, if count > 0 { vec![count] } else { vec![] }, "after {until_us} µs");
         assert_eq!(top.since, NOON.plus(Micros::new(since_us)));
     }
+    Ok(())
+}
+
+#[test]
+fn who_comes_late_counts_in_the_half_that_runs() -> Result<(), LimitError> {
+    let refusals: Refusals = [(0, HALF_US, 1), (0, HALF_US - 1, 1)].into();
+    let counts = |until_us| -> Result<Vec<u64>, LimitError> {
+        Ok(run(&refusals, 9, until_us)?.0.keys.iter().map(|item| item.count).collect())
+    };
+    assert_eq!((counts(HALF_US)?, counts(2 * HALF_US)?), (vec![2], vec![2]));
     Ok(())
 }
 

@@ -26,7 +26,8 @@ fn the_first_screen_is_true() {
     let write = |text: &str| fs::write(folder.path().join("rules/shop.yaml"), text).expect("written");
 
     write(&rules);
-    let session = block(&readme, "text", 0);
+    let behind = readme.split("## Rules").nth(1).expect("the rules");
+    let session = block(behind, "text", 0);
     let mut commands = 0;
     for part in session.split("$ tidegate ").skip(1) {
         let (words, expected) = part.split_once('\n').expect("a command and its answer");
@@ -39,6 +40,6 @@ fn the_first_screen_is_true() {
     write(&rules.replace("burst:", "burts:"));
     let answer = tidegate(folder.path(), "config check");
     let told = String::from_utf8_lossy(&answer.stderr).into_owned();
-    let shown = block(&readme, "text", 1);
+    let shown = block(behind, "text", 1);
     assert!(told.contains(&shown), "the README shows\n{shown}\nit says\n{told}");
 }

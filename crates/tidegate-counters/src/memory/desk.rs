@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use tidegate_core::{Algorithm, Ask, Charge, Class, Key, Limit, Micros, Packed, State, Verdict, admits};
 
-use crate::{Answer, Mode, Take};
+use crate::{Answer, Inspection, Mode, Rehearsed, Take};
 
 use super::Memory;
 use super::keep::{By, Found, Held};
@@ -115,6 +115,43 @@ impl Memory {
             }
             admitted
         })
+    }
+
+    /// Judges a request like any other, writes nothing, and says whether it would be admitted. What each take found and would leave is
+    /// added to `seen`.
+    pub(crate) fn rehearse_on_desk(
+        &self,
+        takes: &[Take<'_>],
+        now: Micros,
+        answers: &mut [Answer],
+        seen: &mut Vec<Rehearsed>,
+    ) -> bool {
+        DESK.with(|desk| {
+            let desk = &mut *desk.borrow_mut();
+            self.lay_out(takes, desk);
+            let locked = self.lock(desk);
+            self.load_all(takes, desk);
+            let before = self.look(takes, desk, now);
+            let admitted = self.judge(takes, now, answers, desk);
+            let after = self.look(takes, desk, now);
+            desk.sets = locked.unlock();
+            desk.tidy_up();
+            seen.extend(before.into_iter().zip(after).map(|(before, after)| Rehearsed { before, after }));
+            admitted
+        })
+    }
+
+    /// What an inspection would tell about the counter of each take, as it lies on the desk.
+    fn look(&self, takes: &[Take<'_>], desk: &mut Desk, now: Micros) -> Vec<Inspection> {
+        let look = |(take, at): (&Take<'_>, &usize)| {
+            let open = &mut desk.open[*at];
+            let mut unpacked = open.packed.map(|(class, packed)| class.unpack(packed, self.era()));
+            let state = unpacked.as_mut().unwrap_or(&mut open.state);
+            let stored = open.found.is_some() || open.changed;
+            let verdict = take.limit.show(state, Ask::Peek, now);
+            Inspection { stored, used: take.limit.used(state, now), verdict }
+        };
+        takes.iter().zip(&desk.of_take).map(look).collect()
     }
 
     /// Lays out the counters that the takes name, each once.

@@ -30,7 +30,7 @@ use std::future::{Future, ready};
 
 use tidegate_core::{Era, Key, Limit, Micros};
 
-use crate::{Batch, Counters, Inspection, Unavailable};
+use crate::{Batch, Counters, Inspection, Rehearsed, Unavailable};
 
 use arena::Arena;
 use classes::Classes;
@@ -151,6 +151,14 @@ impl Memory {
         });
     }
 
+    /// The same as [`Counters::rehearse`], without a future around it. Tells besides what each take found and would leave, in the order of
+    /// requests and takes: seen under the same locks, so that the numbers agree with the answers.
+    pub fn rehearse_now(&self, batch: &mut Batch<'_>, now: Micros) -> Vec<Rehearsed> {
+        let mut seen = Vec::new();
+        batch.judge(|takes, _, answers| self.rehearse_on_desk(takes, now, answers, &mut seen));
+        seen
+    }
+
     /// What happened so far, and what there is now.
     pub fn stats(&self) -> Stats {
         let arena_used = self.arena.used_units() * arena::UNIT_WORDS * size_of::<u64>();
@@ -175,6 +183,11 @@ impl Memory {
 impl Counters for Memory {
     fn take(&self, batch: &mut Batch<'_>, now: Micros) -> impl Future<Output = ()> + Send {
         self.take_now(batch, now);
+        ready(())
+    }
+
+    fn rehearse(&self, batch: &mut Batch<'_>, now: Micros) -> impl Future<Output = ()> + Send {
+        self.rehearse_now(batch, now);
         ready(())
     }
 

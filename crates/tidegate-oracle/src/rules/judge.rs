@@ -108,12 +108,17 @@ fn findings_of(tree: &RuleTree, number: usize, descriptor: &Descriptor) -> Vec<F
             let way = &way[..depth];
             let exempt = way.iter().any(|node| is_exempt(tree, node.exempt.as_ref(), descriptor));
             let limits = limits_at(tree, way, &entries, tier_of(tree, descriptor));
-            findings.extend(limits.into_iter().map(|(limit, finding)| Finding {
-                descriptor: Some(number),
-                exempt,
-                cost: cost_of(tree, descriptor),
-                lease: limit.lease_id.as_ref().and_then(|key| descriptor.value_of(key)).map(str::to_owned),
-                ..finding
+            findings.extend(limits.into_iter().map(|(limit, finding)| {
+                let lease =
+                    limit.lease_id.as_ref().and_then(|key| descriptor.value_of(key)).map(str::to_owned);
+                let places =
+                    finding.spec.as_ref().is_some_and(|spec| spec.algorithm == Algorithm::Concurrency);
+                let cost = match cost_of(tree, descriptor) {
+                    // Under its id a place is given back in every domain.
+                    None if places && lease.is_some() => Some(descriptor.cost),
+                    cost => cost,
+                };
+                Finding { descriptor: Some(number), exempt, cost, lease, ..finding }
             }));
         }
     }

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use http::Request;
 use hyper::body::Incoming;
 use serde_json::json;
+use tidegate_core::Micros;
 use tidegate_counters::Counters as _;
 use tidegate_telemetry::{CONTENT_TYPE, encode};
 
@@ -77,7 +78,7 @@ pub(super) fn top(core: &Core, query: Option<&str>) -> Result<Answer, HttpError>
             json!({ "rule": rule, "key": key.key.to_string(), "refused": key.count, "atMostTooMany": key.error })
         })
         .collect();
-    let seconds = now.minus(top.since).secs_up();
+    let seconds = now.minus(top.since.max(Micros::new(core.node.started_us))).secs_up();
     let body = json!({ "seconds": seconds, "keys": keys, "othersAtMost": top.others_at_most });
     Ok(json(200, body.to_string().into_bytes()))
 }

@@ -58,8 +58,8 @@ pub enum Protocol {
 /// How long connections live.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lifetime {
-    /// After this a connection is asked to end, so that its client looks for a node anew: clients of gRPC never do so by themselves. A tenth
-    /// more or less, so that not all come back at once. None is for ever.
+    /// After this a connection is asked to end, so that its client looks for a node anew: clients of gRPC never do so by themselves.
+    /// A tenth more or less, so that not all come back at once. None is for ever.
     pub age: Option<Duration>,
     /// What is in flight then has so long to end.
     pub grace: Duration,

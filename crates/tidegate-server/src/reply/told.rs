@@ -128,7 +128,8 @@ impl<'a> Told<'a> {
         let (mut limits, mut speaker) = (SmallVec::<[ToldLimit<'a>; 4]>::new(), None);
         let quota_passes = decision.quota_passes();
         for (take, planned) in decision.plan.takes().iter().enumerate().take(decision.answers.len()) {
-            if planned.role == Role::Shadow {
+            let role = decision.role(take);
+            if role == Role::Shadow {
                 continue;
             }
             if told == Some(take) {
@@ -145,7 +146,7 @@ impl<'a> Told<'a> {
                 reset: verdict.reset,
                 retry_after: verdict.retry_after,
                 admitted,
-                violated: !admitted && !decision.admitted && (planned.role != Role::Quota || !quota_passes),
+                violated: !admitted && !decision.admitted && (role != Role::Quota || !quota_passes),
             });
         }
         let code = (!decision.admitted).then(|| code(decision, told));

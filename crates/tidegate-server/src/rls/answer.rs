@@ -37,6 +37,7 @@ impl Core {
         message: &[u8],
         standing: Standing,
         trace: Option<&str>,
+        now: Micros,
         out: &mut Vec<u8>,
     ) -> Result<Answered, CallError> {
         let request =
@@ -63,7 +64,6 @@ impl Core {
             descriptors: &request.descriptors,
             lease: Some(id.as_str()),
         };
-        let now = self.node.now();
         let start = out.len();
         self.decide(&query, &Asks::Planned, trace, now, |decided| {
             out.truncate(start); // If the first attempt broke half-way.
@@ -134,7 +134,7 @@ fn status<'d>(decision: &'d Decision<'_>, descriptor: usize) -> Status<'d> {
             None => blank,
         };
     };
-    let (take, verdict) = (&decision.plan.takes()[at], &decision.answers[at].verdict);
+    let (take, verdict) = (&decision.plan.takes()[at], decision.shown(at));
     let name = take.rule.and_then(|rule| rule.said.name.as_deref()).unwrap_or_default();
     Status {
         code: if verdict.admitted() { Code::Ok } else { Code::OverLimit },

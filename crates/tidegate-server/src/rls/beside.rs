@@ -1,5 +1,5 @@
-//! What is served beside the decisions on the same port: health, for probes and balancers, and reflection, for people with grpcurl. Both are
-//! tonic's.
+//! What is served beside the decisions on the same port: health, for probes and balancers, and reflection, for people with grpcurl.
+//! Both are tonic's.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -1,21 +1,24 @@
 //! gRPC around the calls: frames, statuses and deadlines. `ShouldRateLimit` is answered here, without a layer between; health and
 //! reflection are left to tonic's services.
 
+use std::fmt::Display;
 use std::future::poll_fn;
-use std::pin::{Pin, pin};
+use std::ops::Range;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::{Buf as _, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
+use tidegate_core::Micros;
 use tidegate_telemetry::{RequestOutcome, Server};
 use tonic::Code;
 
 use super::answer::{Answered, CallError, refuse_unread};
-use crate::node::{Core, INTERNAL_CALL, TRACEPARENT};
+use crate::node::{Core, INTERNAL_CALL, Standing, TRACEPARENT};
 
 /// The path of the one call that matters.
 pub const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
@@ -25,6 +28,8 @@ pub const MESSAGE_BYTES_MAX: usize = 1 << 20;
 const MESSAGE_MAX: Duration = Duration::from_secs(5);
 /// A byte that says whether the message is compressed, and four for its length.
 const PREFIX_BYTES: usize = 5;
+/// Room for an answer: most are shorter.
+const ANSWER_BYTES: usize = 128;
 
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
@@ -54,80 +59,136 @@ impl From<CallError> for Failed {
     }
 }
 
-/// Answers one call of `ShouldRateLimit`. Dropped while it waits for the message, it has done nothing; after that it does not wait.
-pub(crate) async fn call(core: &Rc<Core>, request: Request<Incoming>) -> Response<UnaryBody> {
-    let started = core.node.clock.now_us();
-    let (outcome, response) = match answer(core, request).await {
-        Ok((Answered::Admitted, bytes)) => (RequestOutcome::Admitted, UnaryBody::response(bytes)),
-        Ok((Answered::Refused, bytes)) => (RequestOutcome::Refused, UnaryBody::response(bytes)),
-        Err(failed) if failed.code == Code::Unavailable => (RequestOutcome::Failed, failed.response()),
-        Err(failed) => (RequestOutcome::Invalid, failed.response()),
-    };
-    let took = core.node.clock.now_us().saturating_sub(started);
-    core.node.metrics.core(core.number).request(Server::Rls, outcome, took);
-    response
+/// One call of `ShouldRateLimit`. Dropped while it waits for the message, it has done nothing; after that it does not wait.
+pub(crate) struct Call {
+    core: Rc<Core>,
+    body: Incoming,
+    /// When it came.
+    came: Micros,
+    standing: Standing,
+    trace: Option<HeaderValue>,
+    /// How long the message may take to come.
+    patience: Duration,
 }
 
-async fn answer(core: &Core, request: Request<Incoming>) -> Result<(Answered, Bytes), Failed> {
-    let deadline = request.headers().get(GRPC_TIMEOUT).and_then(timeout).unwrap_or(MESSAGE_MAX);
-    let standing = core.standing(request.headers().get(INTERNAL_CALL));
-    let (head, body) = request.into_parts();
-    let trace = head.headers.get(TRACEPARENT).and_then(|value| value.to_str().ok());
-    let mut body = pin!(body);
-    let mut out = Vec::with_capacity(128);
-    out.extend_from_slice(&[0; PREFIX_BYTES]);
-    let answered = match read(body.as_mut(), deadline.min(MESSAGE_MAX)).await? {
-        Some(message) => core.should_rate_limit(&message, standing, trace, &mut out)?,
-        None => {
-            refuse_unread(&mut out);
-            Answered::Refused
+impl Call {
+    /// Keeps what a call needs of its headers.
+    pub(crate) fn new(core: Rc<Core>, request: Request<Incoming>) -> Self {
+        let came = core.node.now();
+        let (head, body) = request.into_parts();
+        let (mut deadline, mut internal_call, mut trace) = (None, None, None);
+        // In one pass: there are few, and each is found faster by looking than by its hash.
+        for (name, value) in &head.headers {
+            match name.as_str() {
+                GRPC_TIMEOUT => deadline = deadline.or_else(|| timeout(value)),
+                INTERNAL_CALL => internal_call = internal_call.or(Some(value)),
+                TRACEPARENT => trace = trace.or_else(|| Some(value.clone())),
+                _ => {}
+            }
         }
-    };
-    let length = u32::try_from(out.len() - PREFIX_BYTES).unwrap_or(u32::MAX);
-    out[1..PREFIX_BYTES].copy_from_slice(&length.to_be_bytes());
-    Ok((answered, out.into()))
+        let standing = core.standing(internal_call);
+        let patience = deadline.map_or(MESSAGE_MAX, |deadline: Duration| deadline.min(MESSAGE_MAX));
+        Self { core, body, came, standing, trace, patience }
+    }
+
+    /// Answers it.
+    pub(crate) async fn answer(mut self) -> Response<UnaryBody> {
+        // Nearly always it is here already, as a whole: then nothing has to be kept for a wait.
+        let first = poll_fn(|context| Poll::Ready(Pin::new(&mut self.body).poll_frame(context))).await;
+        let (message, now) = match whole(&first) {
+            Some(message) => (Ok(Some(message)), self.came),
+            None => {
+                let read = Box::pin(read(&mut self.body, first, self.patience)).await;
+                (read, self.core.node.now())
+            }
+        };
+        let answered = message.and_then(|message| self.decide(message, now));
+        let (outcome, response) = match answered {
+            Ok((Answered::Admitted, bytes)) => (RequestOutcome::Admitted, UnaryBody::response(bytes)),
+            Ok((Answered::Refused, bytes)) => (RequestOutcome::Refused, UnaryBody::response(bytes)),
+            Err(failed) if failed.code == Code::Unavailable => (RequestOutcome::Failed, failed.response()),
+            Err(failed) => (RequestOutcome::Invalid, failed.response()),
+        };
+        let node = &self.core.node;
+        let took_us = node.now().get().saturating_sub(self.came.get());
+        node.metrics.core(self.core.number).request(Server::Rls, outcome, took_us);
+        response
+    }
+
+    /// Answers the message, if it is not too large.
+    fn decide(&self, message: Option<Bytes>, now: Micros) -> Result<(Answered, Bytes), Failed> {
+        let trace = self.trace.as_ref().and_then(|value| value.to_str().ok());
+        let mut out = Vec::with_capacity(ANSWER_BYTES);
+        out.extend_from_slice(&[0; PREFIX_BYTES]);
+        let answered = match message {
+            Some(message) => self.core.should_rate_limit(&message, self.standing, trace, now, &mut out)?,
+            None => {
+                refuse_unread(&mut out);
+                Answered::Refused
+            }
+        };
+        let length = u32::try_from(out.len() - PREFIX_BYTES).unwrap_or(u32::MAX);
+        out[1..PREFIX_BYTES].copy_from_slice(&length.to_be_bytes());
+        Ok((answered, out.into()))
+    }
 }
 
-/// Reads the one message of a call; none if it is too large.
-async fn read(mut body: Pin<&mut Incoming>, patience: Duration) -> Result<Option<Bytes>, Failed> {
-    let mut gathered: Option<BytesMut> = None;
+/// What came of a body: nothing yet, its end, or a frame.
+type Came<E> = Poll<Option<Result<Frame<Bytes>, E>>>;
+
+/// The message, if it came as a whole.
+fn whole<E>(first: &Came<E>) -> Option<Bytes> {
+    let Poll::Ready(Some(Ok(frame))) = first else { return None };
+    let data = frame.data_ref()?;
+    match message(data) {
+        Ok(Message::Whole(at)) => Some(data.slice(at)),
+        _ => None,
+    }
+}
+
+/// Reads the one message of a call, of which this came first; none if it is too large.
+async fn read<B>(body: &mut B, first: Came<B::Error>, patience: Duration) -> Result<Option<Bytes>, Failed>
+where
+    B: Body<Data = Bytes, Error: Display> + Unpin,
+{
+    // For all of it: whoever sends a byte now and then would hold a call for ever otherwise.
+    let gathered = tokio::time::timeout(patience, gather(body, first)).await;
+    gathered.unwrap_or_else(|_| Err(Failed::new(Code::DeadlineExceeded, "the message did not come in time")))
+}
+
+async fn gather<B>(body: &mut B, first: Came<B::Error>) -> Result<Option<Bytes>, Failed>
+where
+    B: Body<Data = Bytes, Error: Display> + Unpin,
+{
+    let (mut gathered, mut came) = (BytesMut::new(), first);
     loop {
-        // Nearly always it is here already, and no timer is set.
-        let mut next = poll_fn(|context| body.as_mut().poll_frame(context));
-        let frame = match poll_fn(|context| Poll::Ready(Pin::new(&mut next).poll(context))).await {
+        let frame = match came {
             Poll::Ready(frame) => frame,
-            Poll::Pending => tokio::time::timeout(patience, next)
-                .await
-                .map_err(|_| Failed::new(Code::DeadlineExceeded, "the message did not come in time"))?,
+            Poll::Pending => poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await,
         };
+        came = Poll::Pending;
         let Some(frame) = frame else {
             return Err(Failed::new(Code::InvalidArgument, "the message ends too early"));
         };
         let frame = frame.map_err(|error| Failed::new(Code::Cancelled, error.to_string()))?;
         let Ok(data) = frame.into_data() else { continue };
-        let data = match &mut gathered {
-            None => data,
-            Some(gathered) => {
-                gathered.extend_from_slice(&data);
-                gathered.clone().freeze()
-            }
-        };
-        match message(&data)? {
-            Message::Whole(message) => return Ok(Some(message)),
+        gathered.extend_from_slice(&data);
+        match message(&gathered)? {
+            Message::Whole(at) => return Ok(Some(gathered.freeze().slice(at))),
             Message::TooLarge => return Ok(None),
-            Message::Partly if gathered.is_none() => gathered = Some(BytesMut::from(&data[..])),
             Message::Partly => {}
         }
     }
 }
 
 enum Message {
-    Whole(Bytes),
+    /// It stands there.
+    Whole(Range<usize>),
     Partly,
     TooLarge,
 }
 
-fn message(data: &Bytes) -> Result<Message, Failed> {
+fn message(data: &[u8]) -> Result<Message, Failed> {
     let Some(prefix) = data.first_chunk::<PREFIX_BYTES>() else { return Ok(Message::Partly) };
     let [compressed, length @ ..] = *prefix;
     let length = u32::from_be_bytes(length) as usize;
@@ -137,12 +198,8 @@ fn message(data: &Bytes) -> Result<Message, Failed> {
     if compressed != 0 {
         return Err(Failed::new(Code::Unimplemented, "compressed messages are not understood"));
     }
-    if data.len() < PREFIX_BYTES + length {
-        return Ok(Message::Partly);
-    }
-    let mut message = data.slice(..PREFIX_BYTES + length);
-    message.advance(PREFIX_BYTES);
-    Ok(Message::Whole(message))
+    let at = PREFIX_BYTES..PREFIX_BYTES + length;
+    Ok(if data.len() < at.end { Message::Partly } else { Message::Whole(at) })
 }
 
 /// The client's deadline: at most eight digits and a unit.
@@ -238,6 +295,47 @@ impl Body for UnaryBody {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A message of a hundred bytes, one at a time, with a rest before each.
+    struct Trickle {
+        bytes: std::vec::IntoIter<u8>,
+        rest: Pin<Box<tokio::time::Sleep>>,
+    }
+
+    const REST: Duration = Duration::from_millis(10);
+
+    impl Body for Trickle {
+        type Data = Bytes;
+        type Error = std::convert::Infallible;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+            std::task::ready!(self.rest.as_mut().poll(context));
+            self.rest = Box::pin(tokio::time::sleep(REST));
+            let byte = self.bytes.next();
+            Poll::Ready(byte.map(|byte| Ok(Frame::data(Bytes::copy_from_slice(&[byte])))))
+        }
+    }
+
+    #[test]
+    fn a_message_that_trickles_has_one_deadline_for_all_of_it() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let read = |patience| {
+            runtime.block_on(async {
+                let mut bytes = vec![0, 0, 0, 0, 100];
+                bytes.extend([7; 100]);
+                let rest = Box::pin(tokio::time::sleep(Duration::ZERO));
+                let mut body = Trickle { bytes: bytes.into_iter(), rest };
+                read(&mut body, Poll::Pending, patience).await
+            })
+        };
+        // Each byte comes in time; the message would take a second.
+        assert_eq!(read(5 * REST).map_err(|failed| failed.code), Err(Code::DeadlineExceeded));
+        let whole = read(Duration::from_secs(60)).expect("it came").expect("and is small");
+        assert_eq!(whole, vec![7; 100]);
+    }
 
     #[test]
     fn deadlines_of_clients_are_understood() {

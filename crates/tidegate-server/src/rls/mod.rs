@@ -11,7 +11,7 @@ mod wire; // protobuf
 pub use answer::{Answered, CallError};
 pub(crate) use beside::RlsBody;
 pub use beside::{Beside, SERVICE};
-pub(crate) use grpc::call;
+pub(crate) use grpc::Call;
 pub use grpc::{MESSAGE_BYTES_MAX, SHOULD_RATE_LIMIT};
 pub use request::{DESCRIPTORS_MAX, ENTRIES_MAX, RateLimitRequest};
 pub use response::{Code, CurrentLimit, FieldWriter, ResponseWriter, Status};

@@ -69,6 +69,17 @@ impl<'a> Fields<'a> {
 
     #[inline]
     fn varint(&mut self) -> Result<u64, Undecodable> {
+        match self.0 {
+            // Tags and lengths nearly always have one byte.
+            [byte @ ..0x80, rest @ ..] => {
+                self.0 = rest;
+                Ok(u64::from(*byte))
+            }
+            _ => self.long_varint(),
+        }
+    }
+
+    fn long_varint(&mut self) -> Result<u64, Undecodable> {
         let mut number = 0_u64;
         for (at, byte) in self.0.iter().enumerate().take(10) {
             // The tenth byte has room for one bit.

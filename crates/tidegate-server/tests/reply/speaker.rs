@@ -2,10 +2,10 @@
 
 use tidegate_core::{Bound, Descriptor, Entry, Micros, Outcome, OwnLimit, Plan, Query, Verdict};
 use tidegate_counters::{Answer, Mode};
-use tidegate_server::Decision;
 use tidegate_server::reply::body::BodyStyle;
 use tidegate_server::reply::headers::{self, Dialect};
 use tidegate_server::reply::{PolicyNames, Told, ToldLimit};
+use tidegate_server::{Asks, Decision};
 
 use crate::node::{Asked, Node, START_S, answer, check_text};
 
@@ -198,8 +198,37 @@ fn an_answer_by_policy_states_no_bound() {
     ] {
         let verdict = Verdict { outcome: Outcome::Admitted, bound, ..Verdict::BLANK };
         let answers = [Answer { verdict, mode }];
-        let decision = Decision { admitted: true, plan: &plan, answers: &answers, too_much: false };
+        let decision =
+            Decision { admitted: true, plan: &plan, answers: &answers, too_much: false, asks: Asks::Planned };
         let check = check_text(&Told::of(&decision, &PolicyNames::default(), &query));
         assert!(check.contains(said), "{check}");
+    }
+}
+
+/// A request that gives something back only looks at its other limits; what they refuse stops nobody.
+#[test]
+fn who_is_admitted_is_told_of_no_refusal() {
+    let node = Node::new(
+        "domain: api\ndescriptors:\n\
+         - { key: a, rate_limit: { limit: 1/1m } }\n- { key: b, rate_limit: { limit: 2/1m } }\n",
+    );
+    let entries = ["a", "b"].map(|key| Entry { key, value: "x" });
+    let descriptors = [0..1, 1..2].map(|entries| Descriptor { entries, cost: 1, limit: None });
+    let query = Query { domain: "api", entries: &entries, descriptors: &descriptors, lease: None };
+    let mut plan = Plan::new();
+    node.book.plan(&query, &mut plan);
+    let answer = |outcome, limit| {
+        let verdict = Verdict { outcome, limit, retry_after: Some(Micros::from_secs(9)), ..Verdict::BLANK };
+        Answer { verdict, mode: Mode::Local }
+    };
+    let answers = [answer(Outcome::RateLimited, 1), answer(Outcome::Admitted, 2)];
+    for (admitted, speaks, violated, wait_s) in [(true, 2, 0, None), (false, 1, 1, Some(9))] {
+        let decision =
+            Decision { admitted, plan: &plan, answers: &answers, too_much: false, asks: Asks::Planned };
+        let names = PolicyNames::default();
+        let told = Told::of(&decision, &names, &query);
+        let all = told.limits().iter().filter(|limit| limit.violated).count();
+        let seen = (told.speaks().map(amount), all, told.retry_after_s());
+        assert_eq!(seen, (Some(speaks), violated, wait_s));
     }
 }

@@ -268,6 +268,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(crate::proof::config(256))]
+
         #[test]
         fn whatever_is_said_is_one_line_and_machines_read_it_back(
             text in proptest::collection::vec(any::<char>(), 0..40).prop_map(String::from_iter),

@@ -113,7 +113,9 @@ mod tests {
         let written = Arc::new(Mutex::new(Vec::new()));
         let queue = Queue::start(Stuck { go, written: written.clone() })?;
         let lines: u64 = 2 * LINES_MAX as u64;
-        for _ in 0..lines {
+        (&queue).write_all(b"x")?;
+        assert!(!queue.flush(Duration::ZERO), "one that is not written counts");
+        for _ in 1..lines {
             (&queue).write_all(b"x")?;
         }
         let lost = queue.lines_lost();

@@ -113,8 +113,12 @@ async fn post(address: &str, path: &str, body: &Value) -> io::Result<(u16, Bytes
         let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
         Ok((status, body.map_err(io::Error::other)?.to_bytes()))
     };
-    let (answer, _) = tokio::join!(answer, async {
-        let _ = connection.await; // What broke is told by the answer that did not come.
-    });
-    answer
+    let connection = async {
+        let _ = connection.await; // What broke is told by the answer that does not come.
+        std::future::pending().await
+    };
+    tokio::select! {
+        answer = answer => answer,
+        never = connection => never,
+    }
 }

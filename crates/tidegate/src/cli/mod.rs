@@ -19,9 +19,12 @@ use clap::{Parser, Subcommand};
 
 use exit::Exit;
 
+/// The release, and what it was built from.
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("TIDEGATE_COMMIT"), ")");
+
 /// Tidegate: a rate limiter that states its error bound.
 #[derive(Parser, Debug)]
-#[command(name = "tidegate", version, about, after_help = exit::HELP, max_term_width = 110)]
+#[command(name = "tidegate", version = VERSION, about, after_help = exit::HELP, max_term_width = 110)]
 struct Arguments {
     #[command(subcommand)]
     verb: Verb,

@@ -2,9 +2,10 @@
 
 use std::io;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
-use tidegate_config::Style;
+use tidegate_config::{Settings, Style};
 use tidegate_telemetry::log::{self, LogFormat};
 
 use super::config::tell;
@@ -12,6 +13,9 @@ use super::exit::Exit;
 use super::output;
 use super::settings::SettingFlags;
 use crate::node::{Running, StartError};
+
+/// How long the last lines of the log may take.
+const LAST_LINES: Duration = Duration::from_secs(1);
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -38,17 +42,23 @@ impl Run {
         let format = if settings.log_format == "json" { LogFormat::Json } else { LogFormat::Text };
         let level = settings.log_level.parse().map_err(io::Error::other)?;
         log::start(format, level).map_err(io::Error::other)?;
-        let running = match Running::start(settings) {
-            Ok(running) => running,
-            Err(StartError::Rules(loaded)) => {
-                anstream::eprintln!("{}", loaded.report.render(&loaded.sources, Style::Coloured));
-                return Ok(Exit::Config.into());
-            }
-            Err(error) => return Err(io::Error::other(error.to_string())),
-        };
-        output::write(&greeting(&running))?;
-        running.wait()
+        let ended = serve(settings);
+        log::flush(LAST_LINES); // The end is what somebody will look for.
+        ended
     }
+}
+
+fn serve(settings: Settings) -> io::Result<ExitCode> {
+    let running = match Running::start(settings) {
+        Ok(running) => running,
+        Err(StartError::Rules(loaded)) => {
+            anstream::eprintln!("{}", loaded.report.render(&loaded.sources, Style::Coloured));
+            return Ok(Exit::Config.into());
+        }
+        Err(error) => return Err(io::Error::other(error.to_string())),
+    };
+    output::write(&greeting(&running))?;
+    running.wait()
 }
 
 /// What somebody at a terminal wants to know.

@@ -33,7 +33,10 @@ pub(crate) enum DataError {
         path: PathBuf,
     },
     /// The secret is not one.
-    #[error("{}: not a secret of 32 hexadecimal digits; remove it to have a new one made, which starts all counters afresh", path.display())]
+    #[error(
+        "{}: not a secret of 32 hexadecimal digits; remove it to have a new one made, which starts all counters afresh",
+        path.display()
+    )]
     Secret {
         /// Its file.
         path: PathBuf,

@@ -177,10 +177,7 @@ impl Running {
 /// What is running.
 const BUILD: Build = Build {
     version: env!("CARGO_PKG_VERSION"),
-    commit: match option_env!("TIDEGATE_COMMIT") {
-        Some(commit) => commit,
-        None => "unknown",
-    },
+    commit: env!("TIDEGATE_COMMIT"),
     profile: if cfg!(debug_assertions) { "debug" } else { "release" },
 };
 

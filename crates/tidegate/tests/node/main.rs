@@ -9,5 +9,6 @@ mod command_line; // the verbs that ask a node
 mod floods; // clients that send too much
 mod slow; // clients that hold what others need
 mod audit; // what clients were told is what counters hold
+mod documents; // what the documents show
 mod tls; // certificates
 mod internal; // calls that come from inside

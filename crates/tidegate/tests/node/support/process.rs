@@ -26,10 +26,15 @@ pub(crate) struct Setup {
 impl Setup {
     /// Rules in the folder `rules`. Few bytes for counters, so that nodes start quickly, and no wait at their end.
     pub(crate) fn new(rules: &str) -> Self {
-        let folder = Arc::new(tempfile::tempdir().expect("a folder"));
-        let setup = Self { folder, flags: BTreeMap::new() };
+        let setup = Self::demo();
         setup.write("rules/rules.yaml", rules);
         setup
+    }
+
+    /// The same without rules: a node has its demo rules then.
+    pub(crate) fn demo() -> Self {
+        let folder = Arc::new(tempfile::tempdir().expect("a folder"));
+        Self { folder, flags: BTreeMap::new() }
             .set("rls-listen", "127.0.0.1:0")
             .set("http-listen", "127.0.0.1:0")
             .set("node-data", "data")

@@ -1,0 +1,264 @@
+//! Many connections on one thread, in a closed loop (a call that has ended is followed by the next) or an open one (calls begin when they
+//! are due, whatever the server does, and what they take is counted from then on).
+
+use std::io;
+use std::net::SocketAddr;
+use std::num::NonZeroU64;
+use std::time::Duration;
+
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::fd::OwnedFd;
+use rustix::time::{ClockId, Timespec, clock_gettime};
+use tidegate_clock::Stopwatch;
+
+use crate::client::{Client, Ended, Outcome};
+use crate::plan::{Load, Span};
+use crate::requests::Requests;
+use crate::results::{Counts, Latency};
+
+/// How long calls that are in flight at the end may take.
+const DRAIN_MAX: Duration = Duration::from_secs(5);
+/// The longest that is waited for anything to happen; time is looked at after that.
+const WAIT_MAX: Duration = Duration::from_millis(10);
+
+/// Where the calls go, and which they are.
+pub(crate) struct Calls<'a> {
+    pub(crate) address: SocketAddr,
+    pub(crate) requests: &'a Requests,
+    /// The number of the first one, so that not every turn asks for the same.
+    pub(crate) first: usize,
+    /// What the server has used of its processor so far.
+    pub(crate) server_cpu_ns: &'a dyn Fn() -> Result<u64, String>,
+}
+
+/// Keeps a load up for a time; counts what ended while it was measured. With `calls_max` it ends after so many, however long that takes.
+pub(crate) fn closed(
+    calls: &Calls<'_>,
+    load: Load,
+    span: Span,
+    calls_max: Option<u64>,
+) -> Result<Counts, String> {
+    let mut swarm = Swarm::connect(calls, load)?;
+    let (mut tally, mut next, mut meter) = (Tally::default(), calls.first, None);
+    let watch = Stopwatch::start();
+    loop {
+        let now = watch.elapsed();
+        if meter.is_none() && now >= span.warm {
+            meter = Some(Meter::start(calls)?);
+            tally = Tally::default();
+        }
+        let is_over = match calls_max {
+            Some(calls_max) => tally.calls() >= calls_max,
+            // On a machine that is busy with others it may take a while until anything happens at all.
+            None => now >= span.warm + span.measured && (tally.calls() > 0 || now >= DRAIN_MAX),
+        };
+        if let Some(meter) = meter.as_ref().filter(|_| is_over) {
+            let counts = meter.counts(calls, &tally)?;
+            swarm.drain()?;
+            return Ok(counts);
+        }
+        for client in &mut swarm.clients {
+            while client.in_flight < load.streams && client.begin(calls.requests.get(next), 0) {
+                next += 1;
+            }
+        }
+        swarm.turn(WAIT_MAX, |ended| tally.add(ended.outcome))?;
+    }
+}
+
+/// Calls so many times a second for a time; counts the calls that were due while it was measured, however late they end.
+pub(crate) fn open(
+    calls: &Calls<'_>,
+    load: Load,
+    rate: u32,
+    span: Span,
+) -> Result<(Counts, Latency), String> {
+    // A sleep that ends 50 µs late, as is usual, would be most of what is measured.
+    let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+    let mut swarm = Swarm::connect(calls, load)?;
+    let due_ns = |number: u64| (u128::from(number) * 1_000_000_000 / u128::from(rate)) as u64;
+    let (warm_ns, end_ns) = (span.warm.as_nanos() as u64, (span.warm + span.measured).as_nanos() as u64);
+    let (mut tally, mut took_ns, mut late_ns) = (Tally::default(), Vec::new(), Vec::new());
+    let (mut number, mut turn, mut meter) = (0, 0, None);
+    let watch = Stopwatch::start();
+    loop {
+        let now_ns = watch.elapsed().as_nanos() as u64;
+        if meter.is_none() && now_ns >= warm_ns {
+            meter = Some(Meter::start(calls)?);
+        }
+        while due_ns(number) <= now_ns.min(end_ns) && swarm.has_room(load.streams, &mut turn) {
+            let due_ns = due_ns(number);
+            if !swarm.clients[turn].begin(calls.requests.get(calls.first + number as usize), due_ns) {
+                break;
+            }
+            if due_ns >= warm_ns {
+                late_ns.push(now_ns - due_ns);
+            }
+            (number, turn) = (number + 1, turn + 1);
+        }
+        let (all_begun, in_flight) = (due_ns(number) > end_ns, swarm.in_flight());
+        if all_begun && in_flight == 0 {
+            break;
+        }
+        if now_ns > end_ns + DRAIN_MAX.as_nanos() as u64 {
+            return Err(format!("{in_flight} calls have not ended in {DRAIN_MAX:?}"));
+        }
+        let until_next =
+            if all_begun { WAIT_MAX } else { Duration::from_nanos(due_ns(number).saturating_sub(now_ns)) };
+        swarm.turn(until_next.min(WAIT_MAX), |ended| {
+            if ended.mark >= warm_ns {
+                tally.add(ended.outcome);
+                took_ns.push((watch.elapsed().as_nanos() as u64).saturating_sub(ended.mark));
+            }
+        })?;
+    }
+    let meter = meter.ok_or("nothing was measured")?;
+    Ok((meter.counts(calls, &tally)?, Latency::of(&mut took_ns, &mut late_ns)))
+}
+
+/// What became of calls.
+#[derive(Default)]
+struct Tally {
+    admitted: u64,
+    refused: u64,
+    failed: u64,
+}
+
+impl Tally {
+    fn add(&mut self, outcome: Outcome) {
+        match outcome {
+            Outcome::Admitted => self.admitted += 1,
+            Outcome::Refused => self.refused += 1,
+            Outcome::Failed => self.failed += 1,
+        }
+    }
+
+    fn calls(&self) -> u64 {
+        self.admitted + self.refused + self.failed
+    }
+}
+
+/// The clocks, when measuring began.
+struct Meter {
+    wall: Stopwatch,
+    server_cpu_ns: u64,
+    generator_cpu_ns: u64,
+}
+
+impl Meter {
+    fn start(calls: &Calls<'_>) -> Result<Self, String> {
+        let server_cpu_ns = (calls.server_cpu_ns)()?;
+        Ok(Self { wall: Stopwatch::start(), server_cpu_ns, generator_cpu_ns: thread_cpu_ns() })
+    }
+
+    fn counts(&self, calls: &Calls<'_>, tally: &Tally) -> Result<Counts, String> {
+        let wall_ns = self.wall.elapsed().as_nanos() as u64;
+        let generator_cpu_ns = thread_cpu_ns() - self.generator_cpu_ns;
+        let server_cpu_ns = (calls.server_cpu_ns)()?.saturating_sub(self.server_cpu_ns);
+        if tally.failed > 0 || tally.calls() == 0 {
+            let (failed, all) = (tally.failed, tally.calls());
+            return Err(format!("{failed} of {all} calls failed: nothing to compare"));
+        }
+        Ok(Counts { calls: tally.calls(), refused: tally.refused, wall_ns, server_cpu_ns, generator_cpu_ns })
+    }
+}
+
+/// What this thread has used of its processor.
+fn thread_cpu_ns() -> u64 {
+    let used = clock_gettime(ClockId::ThreadCPUTime);
+    used.tv_sec as u64 * 1_000_000_000 + used.tv_nsec as u64
+}
+
+/// The connections.
+struct Swarm {
+    clients: Vec<Client>,
+    epoll: OwnedFd,
+    events: Vec<epoll::Event>,
+}
+
+impl Swarm {
+    fn connect(calls: &Calls<'_>, load: Load) -> Result<Self, String> {
+        let connected = || -> io::Result<Self> {
+            let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+            let mut clients = Vec::new();
+            for number in 0..load.connections {
+                let client = Client::connect(calls.address)?;
+                epoll::add(&epoll, &client, EventData::new_u64(number as u64), EventFlags::IN)?;
+                clients.push(client);
+            }
+            Ok(Self { clients, epoll, events: Vec::with_capacity(load.connections) })
+        };
+        connected().map_err(|error| format!("no connection to {}: {error}", calls.address))
+    }
+
+    fn in_flight(&self) -> usize {
+        self.clients.iter().map(|client| client.in_flight).sum()
+    }
+
+    /// Moves `turn` on to a connection with room for another call, if there is one.
+    fn has_room(&self, streams: usize, turn: &mut usize) -> bool {
+        let count = self.clients.len();
+        let free =
+            (0..count).map(|step| (*turn + step) % count).find(|at| self.clients[*at].in_flight < streams);
+        *turn = free.unwrap_or(0);
+        free.is_some()
+    }
+
+    /// Sends what was begun, waits until something happens, and reads what came.
+    fn turn(&mut self, wait: Duration, mut ended: impl FnMut(Ended)) -> Result<(), String> {
+        let mut turn = || -> io::Result<()> {
+            let mut wait = wait;
+            for client in &mut self.clients {
+                client.flush()?;
+                if client.is_full() {
+                    wait = Duration::ZERO; // The server does not read; it is tried again at once.
+                }
+            }
+            let wait = Timespec { tv_sec: 0, tv_nsec: wait.as_nanos() as _ };
+            self.events.clear();
+            match epoll::wait(&self.epoll, spare_capacity(&mut self.events), Some(&wait)) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            for event in &self.events {
+                self.clients[event.data.u64() as usize].read(&mut ended)?;
+            }
+            Ok(())
+        };
+        turn().map_err(|error| format!("a connection broke: {error}"))
+    }
+
+    /// Waits for what is in flight, so that nobody's connection is cut in the middle of a call.
+    fn drain(&mut self) -> Result<(), String> {
+        let watch = Stopwatch::start();
+        while self.in_flight() > 0 {
+            if watch.elapsed() > DRAIN_MAX {
+                return Err(format!("{} calls have not ended in {DRAIN_MAX:?}", self.in_flight()));
+            }
+            self.turn(WAIT_MAX, |_| ())?;
+        }
+        Ok(())
+    }
+}
+
+/// Loops against real servers are what `cargo xtask bench rls --smoke` runs.
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tally_with_a_failure_is_nothing_to_compare() {
+        let address = "127.0.0.1:1".parse().expect("an address");
+        let server_cpu_ns = || Ok(0);
+        let requests = Requests::tight();
+        let calls = Calls { address, requests: &requests, first: 0, server_cpu_ns: &server_cpu_ns };
+        let meter = Meter::start(&calls).expect("clocks");
+        let mut tally = Tally::default();
+        assert!(meter.counts(&calls, &tally).is_err(), "no calls at all");
+        tally.add(Outcome::Refused);
+        assert!(meter.counts(&calls, &tally).is_ok_and(|counts| (counts.calls, counts.refused) == (1, 1)));
+        tally.add(Outcome::Failed);
+        assert!(meter.counts(&calls, &tally).is_err());
+    }
+}

@@ -1,0 +1,79 @@
+//! What README and documents show is what a node with the demo rules answers.
+
+use std::path::Path;
+
+use crate::support::Setup;
+
+fn read(name: &str) -> String {
+    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name))
+        .expect("a document")
+}
+
+/// The blocks of a document: what stands behind the fence, and the text.
+fn blocks(text: &str) -> Vec<(String, String)> {
+    let (mut blocks, mut lines) = (Vec::new(), text.lines());
+    while let Some(line) = lines.next() {
+        if let Some(kind) = line.strip_prefix("```") {
+            let body: Vec<&str> = lines.by_ref().take_while(|line| !line.starts_with("```")).collect();
+            blocks.push((kind.to_string(), body.join("\n")));
+        }
+    }
+    blocks
+}
+
+#[tokio::test]
+async fn the_first_thirty_seconds_are_as_the_readme_says() {
+    let readme = read("README.md");
+    let curl = readme.lines().find(|line| line.starts_with("curl ")).expect("a curl to try");
+    let shown =
+        blocks(&readme).into_iter().find(|(_, text)| text.starts_with("HTTP/1.1 429")).expect("a refusal").1;
+    let node = Setup::demo().start();
+    let part = |start: &str| {
+        curl.split(start).nth(1).and_then(|rest| rest.split('\'').next()).expect("a part of it")
+    };
+    let (path, body) = (part("'http://127.0.0.1:8080"), part("-d '"));
+    let mut http = node.http().await;
+    for _ in 0..5 {
+        assert_eq!(http.post(path, body).await.status, 200);
+    }
+    let refused = http.post(path, body).await;
+    assert_eq!(refused.status, 429);
+    let (head, shown_body) = shown.split_once("\n\n").expect("a body");
+    assert_eq!(refused.body, shown_body);
+    for line in head.lines().skip(1) {
+        let (name, value) = line.split_once(": ").expect("a header");
+        // It is a time of the day on which it was written.
+        if name != "x-ratelimit-reset" {
+            assert_eq!(refused.header(name), value, "{name}");
+        }
+    }
+    let explained =
+        blocks(&readme).into_iter().find(|(_, text)| text.starts_with("$ tidegate explain")).expect("it").1;
+    let (command, told) = explained.split_once('\n').expect("its answer");
+    let words: Vec<&str> = command.split_whitespace().skip(2).collect();
+    let answer = node.ask(&words);
+    assert!(answer.out.starts_with(told), "{}", answer.out);
+}
+
+#[tokio::test]
+async fn the_examples_of_the_http_interface_are_true() {
+    let all = blocks(&read("docs/http.md"));
+    let node = Setup::demo().start();
+    let mut http = node.http().await;
+    let mut asked = 0;
+    for (at, (_, text)) in all.iter().enumerate().filter(|(_, (kind, _))| kind == "http") {
+        let (line, body) = text.split_once('\n').expect("a body");
+        let answer = http.post(line.strip_prefix("POST ").expect("a path"), body).await;
+        assert_eq!(answer.status, 200, "{text}\n{}", answer.body);
+        if let Some((kind, expected)) = all.get(at + 1)
+            && kind == "json"
+        {
+            assert_eq!(&answer.body, expected, "{text}");
+        }
+        asked += 1;
+    }
+    assert_eq!(asked, 3);
+    let wrong = http.post("/v1/check", "{}").await;
+    let shown = all.iter().rfind(|(kind, _)| kind == "json").expect("an error");
+    assert_eq!((wrong.status, &wrong.body), (400, &shown.1));
+}
