@@ -57,7 +57,8 @@ fn how(results: &Results) -> String {
     format!(
         "- **Tidegate** is the program itself, built for release: `tidegate run --node-threads 1` with its default settings, a thousand\n  \
          rules in ten domains (`sliding_window` and `token_bucket` in turn, every fiftieth so low that callers reach it), counters in\n  \
-         memory. **Bare tonic** decodes the request by prost, answers always the same in as many bytes, and decides nothing.\n\
+         memory, every key asked for once before. **Bare tonic** decodes the request by prost, answers always the same in as many\n  \
+         bytes, and decides nothing.\n\
          - Each is a process of its own; they take turns in {rounds} rounds, every other round backwards. Connections are made anew for\n  \
          each turn.\n\
          - A call has one descriptor with two entries; {} users, each on one of the rules, in an order that no cache can guess. No\n  \
