@@ -38,7 +38,7 @@ fn head(results: &Results) -> String {
          {} cores of {}, {pinned}; {}, rustc {}, tonic {}, hyper {}, h2 {}, tokio {},\n\
          mimalloc {} for everybody.\n\n\
          A figure is the median of the ratios within each round, with the least and the most beside it; only ratios travel to\n\
-         other machines. In brackets: thousands of calls per second of the server's own processor time, all its threads together.\n",
+         other machines. In brackets: thousands of calls per second of the server's own processor time, all its threads together.\n{}",
         results.scale.command(),
         machine.cores,
         machine.cpu,
@@ -49,7 +49,23 @@ fn head(results: &Results) -> String {
         machine.h2,
         machine.tokio,
         machine.mimalloc,
+        disturbed(results),
     )
+}
+
+/// A closed loop fills its core; where it did not, others did.
+fn disturbed(results: &Results) -> String {
+    const UNDISTURBED: f64 = 0.9;
+    let bare = closed_row(results, Subject::Bare, FEW);
+    let busy = bare.and_then(|row| Spread::of(row.rounds.iter().map(Counts::server_busy)));
+    match busy.filter(|busy| busy.median < UNDISTURBED) {
+        Some(busy) => format!(
+            "\n**The machine was busy with other work**: in closed loops the bare server got {:.0} % of its core. Times of the processor are\n\
+             compared all the same; latencies are mostly waits for the others' work, and half the load is half of what was left.\n",
+            busy.median * 100.0
+        ),
+        None => String::new(),
+    }
 }
 
 fn how(results: &Results) -> String {
@@ -285,6 +301,15 @@ mod tests {
         assert!(line(&results, "p99 at half").ends_with("| met |"));
         results.open.clear();
         assert!(line(&results, "p99 at half").ends_with("| - | not measured |"));
+    }
+
+    #[test]
+    fn a_page_from_a_busy_machine_says_so() {
+        let mut results = published();
+        results.closed = vec![closed(Subject::Bare, &[950_000])];
+        assert_eq!(disturbed(&results), "");
+        results.closed = vec![closed(Subject::Bare, &[500_000])];
+        assert!(disturbed(&results).contains("got 50 % of its core"));
     }
 
     #[test]
