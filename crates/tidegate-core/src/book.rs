@@ -285,6 +285,7 @@ impl Book {
         let waypoint = |node: usize| Waypoint { book: self, node };
         let tier = domain.tier(entries);
         let (mut at, mut at_end) = (domain.top, true);
+        let mut node = &self.nodes[at];
         let found_from = all.len();
         let descriptor = found.descriptor.unwrap_or_default();
         recorder.record(Event::Starts { descriptor, tier, top: waypoint(at) });
@@ -293,13 +294,12 @@ impl Book {
                 recorder.record(Event::Reserved(*entry));
                 continue;
             }
-            let Some((child, how)) = self.nodes[at].child(entry) else {
+            let Some((child, how)) = node.child(entry) else {
                 recorder.record(Event::Lost { entry: *entry, at: waypoint(at) });
                 at_end = false;
                 break;
             };
-            at = child;
-            let node = &self.nodes[at];
+            (at, node) = (child, &self.nodes[child]);
             let exempt = node.exempts(domain, entries);
             found.exempt |= exempt.is_some();
             if domain.matching == Matching::Leaf {

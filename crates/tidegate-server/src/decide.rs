@@ -119,7 +119,7 @@ pub fn decide_as<R>(
 /// A limit that nothing fits, for a request that is refused whatever the counters say: it still gives back, and is charged where that is
 /// always, so it is asked with one more take that refuses it.
 pub(crate) fn refusing(plan: &Plan<'_>) -> Option<Limit> {
-    Limit::fixed_window(0, Micros::from_secs(1)).ok().filter(|_| plan.refused())
+    if plan.refused() { Limit::fixed_window(0, Micros::from_secs(1)).ok() } else { None }
 }
 
 /// Makes a plan the one request of a batch; says whether it did, for it may ask too much.

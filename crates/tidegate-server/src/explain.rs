@@ -1,7 +1,7 @@
 //! Why? What would become of a request now, and why: which rules were considered and why each counts or does not, what each counter
 //! holds, what it would answer, and when the request passes.
 //!
-//! It is the decision itself ([`crate::decide`]) with a recorder, on a rehearsal of the counters: nothing is charged and nothing left behind.
+//! It is the decision itself ([`crate::decide`]) with a recorder, on a rehearsal of the counters: nothing is charged or left behind.
 //! Start at [`explain`].
 
 mod words; // names, spans and lists for people

@@ -62,6 +62,18 @@ descriptors:
     rate_limit: { limit: 3/15m, algorithm: sliding_log, charge: always, name: logins }
 ";
 
+const QUOTA: &str = "\
+domain: llm
+quota_key: team
+descriptors:
+  - key: team
+    quota_mode: true
+    rate_limit: { requests_per_unit: 1000, unit: month, algorithm: calendar, time_zone: Europe/Berlin, name: monthly }
+  - key: bonus
+    quota_mode: true
+    rate_limit: { limit: 50/1h, name: bonus }
+";
+
 /// One descriptor: its entries as `key=value`, its cost, and the limit that it brings.
 type Asked = (&'static [&'static str], i64, Option<(u64, u64)>);
 
@@ -147,10 +159,7 @@ const SITUATIONS: &[Situation] = &[
     },
     Situation {
         name: "quota",
-        rules: "domain: llm\nquota_key: team\ndescriptors:\n  \
-                - { key: team, quota_mode: true, rate_limit: { requests_per_unit: 1000, unit: month, algorithm: calendar, time_zone: Europe/Berlin, \
-                name: monthly } }\n  \
-                - { key: bonus, quota_mode: true, rate_limit: { limit: 50/1h, name: bonus } }\n",
+        rules: QUOTA,
         domain: "llm",
         before: &[(&[(&["team=red"], 1_000, None)], 1, 0, 0), (&[(&["bonus=red"], 50, None)], 1, 0, 0)],
         asks: &[(&["team=red"], 20, None), (&["bonus=red"], 20, None)],
@@ -298,12 +307,9 @@ fn every_situation_is_told_as_written_down() {
 fn the_examples_of_the_document_are_what_is_said() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/explain.md");
     let page = fs::read_to_string(page).expect("docs/explain.md");
-    for name in ["refused", "no-rule"] {
-        let text = fs::read_to_string(folder().join(format!("{name}.txt"))).expect("a text");
-        assert!(
-            page.contains(&format!("```text\n{text}```")),
-            "docs/explain.md does not show {name}.txt as it is"
-        );
+    for situation in SITUATIONS.iter().filter(|situation| ["refused", "no-rule"].contains(&situation.name)) {
+        let text = situation.explained().render();
+        assert!(page.contains(&format!("```text\n{text}```")), "docs/explain.md should show\n{text}");
     }
 }
 

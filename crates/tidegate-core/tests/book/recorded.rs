@@ -131,8 +131,8 @@ proptest! {
             drafts::with_query(request, |query| book.plan(query, &mut plan));
             for found in plan.found() {
                 let is_replaced = found.fate == Fate::Replaced;
-                prop_assert_eq!(is_replaced, found.replaced_by.is_some(), "{:?}", found);
-                if let (Some(rule), Some(by)) = (found.rule, found.replaced_by) {
+                prop_assert_eq!(is_replaced, plan.replaced_by(found).is_some(), "{:?}", found);
+                if let (Some(rule), Some(by)) = (found.rule, plan.replaced_by(found)) {
                     let name = rule.said.name.as_ref();
                     prop_assert!(name.is_some_and(|name| by.said.replaces.contains(name)), "{:?}", found);
                     let is_by = |other: &Found<'_>| other.rule.is_some_and(|rule| rule.number == by.number);

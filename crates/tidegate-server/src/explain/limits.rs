@@ -94,7 +94,7 @@ impl Group<'_> {
                 (LimitFate::NotAsked, "its counter was not asked".to_owned())
             }
             (Fate::Unlimited, _) => (LimitFate::Unlimited, "it says that there is no limit".to_owned()),
-            (Fate::Replaced, _) => (LimitFate::Replaced, replaced(found.replaced_by)),
+            (Fate::Replaced, _) => (LimitFate::Replaced, replaced(plan.replaced_by(found))),
             (Fate::Disabled, _) => (LimitFate::Disabled, "it is switched off (`disabled: true`)".to_owned()),
             (Fate::Exempt, _) => {
                 let why = walks.exempt(found.descriptor, found.rule).unwrap_or("whoever asks is exempt");

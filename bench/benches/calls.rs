@@ -1,0 +1,111 @@
+//! Instructions of one call of `ShouldRateLimit`: from the bytes of the request to the bytes of the answer, with everything that a node does
+//! between: reading, lookup, counters in memory, metrics, writing. Without sockets and HTTP/2.
+
+#![expect(missing_docs, reason = "the macros of gungraun write public items")]
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+use gungraun::{library_benchmark, library_benchmark_group, main};
+use tidegate_clock::{Clock, ManualClock};
+use tidegate_config::{LiveRules, RuleFiles};
+use tidegate_core::{Micros, OnStoreFailure, Secret};
+use tidegate_counters::{Memory, MemorySize};
+use tidegate_server::{Core, InForce, Node, PlaceLimits, Places, Receipts, ReplyStyle, Standing};
+use tidegate_telemetry::{Build, Metrics, RefusalLog, TopKeys};
+
+const RULES: &str = "
+domain: api_platform
+descriptors:
+  - key: api_key
+    rate_limit: { limit: 1000/1m, name: per-key }
+    descriptors:
+      - key: endpoint
+        rate_limit: { limit: 1000/1m, algorithm: token_bucket, name: orders }
+  - key: once
+    rate_limit: { limit: 1/1h, algorithm: fixed_window }
+";
+/// Any time will do.
+const NOW: Micros = Micros::from_secs(1_800_000_000);
+
+/// One call, ready to be made. Leaked on purpose: nothing is dropped while it counts.
+struct Prepared {
+    core: Core,
+    message: Vec<u8>,
+    out: Vec<u8>,
+}
+
+#[library_benchmark]
+#[bench::call_sliding_window(prepared(&[&[("api_key", "0b8c6f3e-alice")]]))]
+#[bench::call_token_bucket(prepared(&[&[("api_key", "0b8c6f3e-alice"), ("endpoint", "POST /orders")]]))]
+#[bench::call_two_descriptors(prepared(&[
+    &[("api_key", "0b8c6f3e-alice")],
+    &[("api_key", "0b8c6f3e-alice"), ("endpoint", "POST /orders")],
+]))]
+#[bench::call_refused(prepared(&[&[("once", "0b8c6f3e-alice")]]))]
+#[bench::call_without_a_rule(prepared(&[&[("user", "0b8c6f3e-alice")]]))]
+fn call(prepared: &'static mut Prepared) -> usize {
+    let Prepared { core, message, out } = black_box(prepared);
+    out.clear();
+    let _ = black_box(core.should_rate_limit(message, Standing::Outside, None, NOW, out));
+    out.len()
+}
+
+library_benchmark_group!(name = calls, benchmarks = call);
+main!(library_benchmark_groups = calls);
+
+fn prepared(descriptors: &[&[(&str, &str)]]) -> &'static mut Prepared {
+    let files = RuleFiles { texts: vec![("rules".into(), RULES)], ..RuleFiles::default() };
+    let rules =
+        LiveRules::start_with(files, Secret::new([7; 16]), |book, before| InForce::new(book, 1, before));
+    let Ok((rules, _)) = rules else { panic!("the rules are not valid") };
+    let places = || Places::new(PlaceLimits { all: 1, of_peer: 1 });
+    let node = Node {
+        rules,
+        counters: Arc::new(Memory::new(MemorySize::of_bytes(1 << 20), NOW).expect("memory")),
+        clock: Clock::from(&ManualClock::at(NOW.get())),
+        metrics: Metrics::new(1),
+        refusals: RefusalLog::new(0, 1),
+        top: TopKeys::new(1),
+        receipts: Receipts::default(),
+        internal_calls: None,
+        internal_domain: None,
+        default_domain: None,
+        on_failure: OnStoreFailure::Allow,
+        rls: ReplyStyle::default(),
+        http: ReplyStyle::default(),
+        draining: AtomicBool::new(false),
+        places: [places(), places()],
+        started_us: NOW.get(),
+        reloaded_us: AtomicU64::new(NOW.get()),
+        build: Build::default(),
+        fault: None,
+    };
+    let mut prepared =
+        Prepared { core: Core::new(0, Arc::new(node)), message: message(descriptors), out: Vec::new() };
+    for _ in 0..3 {
+        // So that everything has grown, and the counter is there.
+        prepared.out.clear();
+        let Prepared { core, message, out } = &mut prepared;
+        assert!(core.should_rate_limit(message, Standing::Outside, None, NOW, out).is_ok());
+    }
+    Box::leak(Box::new(prepared))
+}
+
+/// A request in protobuf: texts and messages that are shorter than 128 bytes.
+fn message(descriptors: &[&[(&str, &str)]]) -> Vec<u8> {
+    fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+        let mut out = vec![number << 3 | 2, u8::try_from(bytes.len()).expect("a short one")];
+        out.extend_from_slice(bytes);
+        out
+    }
+    let mut out = field(1, b"api_platform");
+    for entries in descriptors {
+        let entry = |(key, value): &(&str, &str)| {
+            field(1, &[field(1, key.as_bytes()), field(2, value.as_bytes())].concat())
+        };
+        out.extend(field(2, &entries.iter().flat_map(entry).collect::<Vec<u8>>()));
+    }
+    out
+}
