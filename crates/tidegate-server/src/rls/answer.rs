@@ -172,7 +172,7 @@ fn write_metadata(decision: &Decision<'_>, id: &LeaseId, verbose: bool, writer: 
         let rule: &Rule = take.rule?;
         rule.said.lease_id.as_deref().filter(|_| took)
     });
-    let told = decision.told().filter(|_| verbose);
+    let told = if verbose { decision.told() } else { None };
     if told.is_none() && named.clone().next().is_none() {
         return;
     }
