@@ -1,16 +1,18 @@
 //! How a node ends: it says so, still serves for a while, lets everybody finish, writes its counters down. A second signal ends it at once.
 
+use std::io;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::sleep;
 
-use super::Running;
+use super::{Running, Serving};
 
 /// Signals that end a node.
-struct Signals {
+pub(super) struct Signals {
     terminate: Signal,
     interrupt: Signal,
 }
@@ -25,6 +27,12 @@ enum Asked {
 }
 
 impl Signals {
+    /// From now on they are waited for.
+    pub(super) fn install(runtime: &Runtime) -> io::Result<Self> {
+        let _inside = runtime.enter();
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
     async fn next(&mut self) -> Asked {
         tokio::select! {
             _ = self.terminate.recv() => Asked::Terminate,
@@ -35,30 +43,26 @@ impl Signals {
 
 impl Running {
     /// Serves until a signal says to end, then ends.
-    pub(crate) fn wait(self) -> std::io::Result<ExitCode> {
-        let mut signals = {
-            let _inside = self.runtime.enter();
-            Signals {
-                terminate: signal(SignalKind::terminate())?,
-                interrupt: signal(SignalKind::interrupt())?,
-            }
-        };
-        let asked = self.runtime.block_on(signals.next());
-        let hurried = self.runtime.block_on(async {
+    pub(crate) fn wait(self) -> ExitCode {
+        let Self { serving, runtime, mut signals } = self;
+        let asked = runtime.block_on(signals.next());
+        let hurried = runtime.block_on(async {
             tokio::select! {
-                () = self.drain(asked) => false,
+                () = serving.drain(asked) => false,
                 _ = signals.next() => true,
             }
         });
         if hurried {
             tracing::warn!("told to end a second time: ending at once, counters are not saved");
-            return Ok(ExitCode::FAILURE);
+            return ExitCode::FAILURE;
         }
-        self.data.save_counters(&self.node.counters, self.node.now());
+        serving.data.save_counters(&serving.node.counters, serving.node.now());
         tracing::info!("ended");
-        Ok(ExitCode::SUCCESS)
+        ExitCode::SUCCESS
     }
+}
 
+impl Serving {
     async fn drain(&self, asked: Asked) {
         self.node.draining.store(true, Ordering::Relaxed);
         self.beside.tell_health(false).await;
@@ -66,10 +70,10 @@ impl Running {
         tracing::info!(delay_ms = delay.as_millis() as u64, "ending: not ready any more, still serving");
         sleep(delay).await;
         self.cores.end();
+        self.beside.end().await;
         let waited = tokio::time::timeout(self.settings.drain_timeout, self.cores.idle());
         if waited.await.is_err() {
-            let open: usize = self.cores.loads().iter().sum();
-            tracing::warn!(open, "some connections did not end in time");
+            tracing::warn!("some connections did not end in time");
         }
     }
 }

@@ -216,7 +216,8 @@ async fn a_node_that_ends_under_load_answers_what_it_took_and_goes_on_where_it_w
         assert!(!log.contains("did not end in time"), "{log}");
         assert_eq!(finish(clients).await, 0, "calls that broke");
         node = setup.start();
-        assert!(node.log().contains("counters of the last run loaded"), "{}", node.log());
+        until("it is told", async || node.log().contains("counters of the last run loaded").then_some(()))
+            .await;
         ledger.audit(&node).await;
     }
 }
@@ -315,4 +316,14 @@ async fn a_crash_forgets_and_old_counters_are_not_used_twice() {
     let node = setup.start();
     assert_eq!(node.used(few).await, [0], "what was saved before is out of date by now");
     assert!(node.http().await.get("/readyz?verbose").await.body.contains("a crash forgets them"));
+}
+
+#[tokio::test]
+async fn who_is_told_to_end_as_soon_as_it_runs_ends_in_good_order() {
+    let setup = Setup::new(&rules(500, ""));
+    for _ in 0..5 {
+        let (code, log) = setup.start().stop().await;
+        assert_eq!(code, 0, "{log}");
+        assert!(log.contains("counters saved for the next run"), "{log}");
+    }
 }

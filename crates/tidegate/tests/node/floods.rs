@@ -11,7 +11,7 @@ use crate::support::frames::{
     ACK, CONTINUATION, DATA, END_HEADERS, Frames, GOAWAY, HEADERS, PING, RST_STREAM, WINDOW_UPDATE, call,
     call_in_two, field, frame, head, reset, streams,
 };
-use crate::support::{Node, asks, descriptor};
+use crate::support::{Node, Setup, asks, descriptor};
 
 const RULES: &str = "
 domain: shop
@@ -20,8 +20,13 @@ descriptors:
     rate_limit: { limit: 4000000000/1h }
 ";
 
-/// Memory moves a little by itself; a leak of a hundred bytes for each of 100 000 calls would show.
-const SLACK_BYTES: u64 = 8 << 20;
+/// Memory moves by itself, with how many calls happened to be in flight; a leak of a hundred bytes for each of 200 000 would show.
+const SLACK_BYTES: u64 = 16 << 20;
+
+/// A node with one thread: each keeps some memory for itself, and which of them serves a connection is chance.
+fn start() -> Node {
+    Setup::new(RULES).set("node-threads", "1").start()
+}
 
 fn message(user: &str) -> Vec<u8> {
     asks("shop", [descriptor(&[("user", user)])]).encode_to_vec()
@@ -63,9 +68,21 @@ async fn flood(node: &Node, count: usize, make: impl Fn(u32) -> Vec<u8>) -> usiz
     connections
 }
 
+const FLOOD: usize = 200_000;
+
+/// A flood that must not make the node grow; gives how many connections it took.
+async fn stays_small(node: &Node, make: impl Fn(u32) -> Vec<u8>) -> usize {
+    flood(node, FLOOD / 4, &make).await;
+    let before = node.rss_bytes();
+    let connections = flood(node, FLOOD, &make).await;
+    let after = node.rss_bytes();
+    assert!(after < before + SLACK_BYTES, "from {before} to {after} bytes");
+    connections
+}
+
 #[tokio::test]
 async fn a_thousand_calls_and_their_resets_at_once_do_not_end_the_connection() {
-    let node = Node::start(RULES);
+    let node = start();
     let mut frames = Frames::connect(node.rls).await;
     let message = message("alice");
     let mut numbers = streams();
@@ -73,30 +90,30 @@ async fn a_thousand_calls_and_their_resets_at_once_do_not_end_the_connection() {
     // counted against a client must not add up over the life of the connection.
     for round in 1..=10 {
         let call = if round % 2 == 0 { call } else { call_in_two };
-        let numbers: Vec<u32> = numbers.by_ref().take(1_000).collect();
-        let calls: Vec<u8> = numbers.iter().flat_map(|number| call(*number, &message)).collect();
-        let resets: Vec<u8> = numbers.iter().flat_map(|number| reset(*number)).collect();
+        let taken_back: Vec<u32> = numbers.by_ref().take(1_000).collect();
+        let calls: Vec<u8> = taken_back.iter().flat_map(|number| call(*number, &message)).collect();
+        let resets: Vec<u8> = taken_back.iter().flat_map(|number| reset(*number)).collect();
         node.signal(Signal::STOP);
         let sent = frames.send(&[calls, resets].concat()).await;
         node.signal(Signal::CONT);
         assert!(sent, "round {round}");
-    }
-    let next = numbers.next().expect("a number");
-    assert!(frames.send(&call(next, &message)).await);
-    loop {
-        let frame = frames.next().await.expect("the connection lives");
-        assert_ne!(frame.kind, GOAWAY, "{frame:?}");
-        if (frame.kind, frame.stream) == (DATA, next) {
-            break;
+        let next = numbers.next().expect("a number");
+        assert!(frames.send(&call(next, &message)).await);
+        loop {
+            let frame = frames.next().await.expect("the connection lives");
+            assert_ne!(frame.kind, GOAWAY, "{frame:?}");
+            if (frame.kind, frame.stream) == (DATA, next) {
+                break;
+            }
         }
     }
     let used = node.used(r#"{"descriptors":[{"entries":[{"key":"user","value":"alice"}]}]}"#).await;
-    assert!((1..=10_001).contains(&used[0]), "{used:?}");
+    assert!((10..=10_010).contains(&used[0]), "{used:?}");
 }
 
 #[tokio::test]
 async fn a_flood_of_resets_takes_no_memory_and_hurts_nobody_else() {
-    let node = Node::start(RULES);
+    let node = start();
     let done = Arc::new(AtomicBool::new(false));
     let bystander = bystander(&node, &done);
     let message = message("alice");
@@ -104,45 +121,32 @@ async fn a_flood_of_resets_takes_no_memory_and_hurts_nobody_else() {
         let call = if number % 4 == 1 { call } else { call_in_two };
         [call(number, &message), reset(number)].concat()
     };
-    flood(&node, 20_000, both).await;
-    let before = node.rss_bytes();
-    let connections = flood(&node, 100_000, both).await;
-    let after = node.rss_bytes();
+    let connections = stays_small(&node, both).await;
     done.store(true, Ordering::Relaxed);
     let answered = bystander.await.expect("the bystander");
-    assert!(after < before + SLACK_BYTES, "from {before} to {after} bytes");
     assert!(answered > 0);
-    assert!(connections <= 1 + 100_000 / RESETS_AT_LEAST, "{connections} connections");
+    assert!(connections <= 1 + FLOOD / RESETS_AT_LEAST, "{connections} connections");
 }
 
 #[tokio::test]
 async fn resets_of_calls_whose_message_never_comes_take_no_memory() {
-    let node = Node::start(RULES);
+    let node = start();
     let both = |number| [head(number), reset(number)].concat();
-    flood(&node, 10_000, both).await;
-    let before = node.rss_bytes();
-    flood(&node, 50_000, both).await;
-    let after = node.rss_bytes();
-    assert!(after < before + SLACK_BYTES, "from {before} to {after} bytes");
+    stays_small(&node, both).await;
     assert_eq!(node.rls().await.ask(&asks("shop", [descriptor(&[("user", "a")])])).await.overall_code, 1);
 }
 
 #[tokio::test]
 async fn calls_that_the_node_has_to_reset_take_no_memory() {
-    let node = Node::start(RULES);
+    let node = start();
     // A window that grows beyond all bounds is an error of the stream.
     let wrong = |number| [head(number), frame(WINDOW_UPDATE, 0, number, &i32::MAX.to_be_bytes())].concat();
-    flood(&node, 10_000, wrong).await;
-    let before = node.rss_bytes();
-    let connections = flood(&node, 50_000, wrong).await;
-    assert_eq!(connections, 1, "nobody was sent away");
-    let after = node.rss_bytes();
-    assert!(after < before + SLACK_BYTES, "from {before} to {after} bytes");
+    assert_eq!(stays_small(&node, wrong).await, 1, "nobody was sent away");
 }
 
 #[tokio::test]
 async fn pings_and_window_updates_with_every_call_do_not_end_the_connection() {
-    let node = Node::start(RULES);
+    let node = start();
     let mut frames = Frames::connect(node.rls).await;
     let message = message("alice");
     let pings: Vec<u8> =
@@ -164,7 +168,7 @@ async fn pings_and_window_updates_with_every_call_do_not_end_the_connection() {
 
 #[tokio::test]
 async fn headers_without_end_end_the_connection() {
-    let node = Node::start(RULES);
+    let node = start();
     let before = node.rss_bytes();
     let mut frames = Frames::connect(node.rls).await;
     assert!(frames.send(&frame(HEADERS, 0, 1, &field(":method", "POST"))).await);
@@ -194,7 +198,7 @@ async fn headers_without_end_end_the_connection() {
 
 #[tokio::test]
 async fn more_calls_at_once_than_may_be_are_refused_one_by_one() {
-    let node = Node::start(RULES);
+    let node = start();
     let mut frames = Frames::connect(node.rls).await;
     let heads: Vec<u8> = streams().take(1_200).flat_map(head).collect();
     assert!(frames.send(&heads).await);
@@ -215,7 +219,7 @@ async fn more_calls_at_once_than_may_be_are_refused_one_by_one() {
 
 #[tokio::test]
 async fn a_million_keys_make_no_more_rows_and_no_more_memory() {
-    let node = Node::start(RULES);
+    let node = start();
     let flood = async |from: usize, to: usize| {
         let tasks: Vec<_> = (0..8)
             .map(|task| {
@@ -246,7 +250,7 @@ async fn a_million_keys_make_no_more_rows_and_no_more_memory() {
 
 #[tokio::test]
 async fn messages_that_are_too_large_do_not_end_the_connection_for_the_others() {
-    let node = Node::start(RULES);
+    let node = start();
     let mut frames = Frames::connect(node.rls).await;
     let mut numbers = streams();
     let large = [&[0, 0, 32, 0, 0][..], &[b'x'; 16_000]].concat();

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 pub(crate) use grpc::{Failed, Grpc, asks, descriptor};
 pub(crate) use http::Http;
-pub(crate) use process::{Answer, Node, Setup};
+pub(crate) use process::{Node, Setup};
 
 /// What is awaited takes milliseconds; the machine may be busy.
 pub(crate) const SOON: Duration = Duration::from_secs(30);

@@ -6,7 +6,7 @@ use std::io::{BufRead as _, BufReader, Read};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::process::{Pid, Resource, Rlimit, Signal};
@@ -71,10 +71,16 @@ impl Setup {
 
     /// Runs a verb that ends by itself.
     pub(crate) fn run(&self, words: &[&str]) -> Answer {
-        let output = self.command(words).output().expect("the binary");
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
-        let (out, err) = (text(output.stdout), text(output.stderr));
-        Answer { code: output.status.code().unwrap_or(-1), out, err }
+        let mut command = self.command(words);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary");
+        let out = read_to_end(child.stdout.take().expect("stdout"));
+        let err = read_to_end(child.stderr.take().expect("stderr"));
+        let (Ok(out), Ok(err)) = (out.recv_timeout(SOON), err.recv_timeout(SOON)) else {
+            let _ = child.kill();
+            panic!("`tidegate {}` does not end", words.join(" "));
+        };
+        let status = child.wait().expect("a child");
+        Answer { code: status.code().unwrap_or(-1), out, err }
     }
 
     /// `tidegate run` by the settings, which is expected to end at once.
@@ -88,7 +94,7 @@ impl Setup {
         let words = self.words();
         let mut command = self.command(&words.iter().map(String::as_str).collect::<Vec<_>>());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary");
-        let log = collect(child.stderr.take().expect("stderr"));
+        let (log, log_ended) = collect(child.stderr.take().expect("stderr"));
         let (told, lines) = channel();
         let greeting = BufReader::new(child.stdout.take().expect("stdout"));
         std::thread::spawn(move || {
@@ -113,7 +119,7 @@ impl Setup {
             }
         }
         let [rls, http] = addresses.map(|address| address.expect("an address"));
-        Node { child, rls, http, log, setup }
+        Node { child, rls, http, log, log_ended, setup }
     }
 
     fn words(&self) -> Vec<String> {
@@ -136,6 +142,8 @@ pub(crate) struct Node {
     pub(crate) rls: SocketAddr,
     pub(crate) http: SocketAddr,
     log: Arc<Mutex<String>>,
+    /// Is closed when all of it was read.
+    log_ended: Receiver<()>,
     pub(crate) setup: Setup,
 }
 
@@ -214,6 +222,7 @@ impl Node {
         let watch = Stopwatch::start();
         loop {
             if let Some(status) = self.child.try_wait().expect("a child") {
+                let _ = self.log_ended.recv_timeout(SOON);
                 return (status.code().unwrap_or(-1), self.log());
             }
             assert!(watch.elapsed() < SOON, "it does not end: {}", self.log());
@@ -232,17 +241,28 @@ impl Drop for Node {
     }
 }
 
-fn collect(mut from: impl Read + Send + 'static) -> Arc<Mutex<String>> {
-    let log = Arc::new(Mutex::new(String::new()));
-    let written = log.clone();
+fn read_to_end(mut from: impl Read + Send + 'static) -> Receiver<String> {
+    let (told, text) = channel();
     std::thread::spawn(move || {
+        let mut text = String::new();
+        from.read_to_string(&mut text).expect("text");
+        let _ = told.send(text); // Nobody waits any more.
+    });
+    text
+}
+
+fn collect(mut from: impl Read + Send + 'static) -> (Arc<Mutex<String>>, Receiver<()>) {
+    let log = Arc::new(Mutex::new(String::new()));
+    let (written, (ends, ended)) = (log.clone(), channel());
+    std::thread::spawn(move || {
+        let _ends = ends;
         let mut bytes = [0; 4_096];
         while let Ok(count @ 1..) = from.read(&mut bytes) {
             let text = String::from_utf8_lossy(&bytes[..count]);
             written.lock().unwrap_or_else(PoisonError::into_inner).push_str(&text);
         }
     });
-    log
+    (log, ended)
 }
 
 fn text(log: &Mutex<String>) -> String {
