@@ -1,5 +1,5 @@
-//! Instructions of one call of `ShouldRateLimit`: from the bytes of the request to the bytes of the answer, with everything that a node does
-//! between: reading, lookup, counters in memory, metrics, writing. Without sockets and HTTP/2.
+//! Instructions of one call of `ShouldRateLimit`: from the bytes of the request to the bytes of the answer, with everything that a node
+//! does between: reading, lookup, counters in memory, metrics, writing. Without sockets and HTTP/2.
 
 #![expect(missing_docs, reason = "the macros of gungraun write public items")]
 

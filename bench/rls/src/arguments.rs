@@ -8,7 +8,8 @@ use crate::server::Subject;
 
 pub(crate) const USAGE: &str = "\
 usage: tidegate-bench-rls [--quick | --smoke] [--write]
-       tidegate-bench-rls one (--subject NAME | --address ADDRESS) [--load CONNECTIONSxSTREAMS] [--rate N] [--keys N] [--seconds N | --calls N]
+       tidegate-bench-rls one (--subject NAME | --address ADDRESS) [--load CONNECTIONSxSTREAMS] [--rate N]
+           [--keys N] [--seconds N | --calls N]
        tidegate-bench-rls rules FOLDER
 subjects: tidegate, bare, bare_multi";
 

@@ -60,7 +60,8 @@ fn disturbed(results: &Results) -> String {
     let busy = bare.and_then(|row| Spread::of(row.rounds.iter().map(Counts::server_busy)));
     match busy.filter(|busy| busy.median < UNDISTURBED) {
         Some(busy) => format!(
-            "\n**The machine was busy with other work**: in closed loops the bare server got {:.0} % of its core. Times of the processor are\n\
+            "\n**The machine was busy with other work**: in closed loops the bare server got {:.0} % of its core. \
+             Times of the processor are\n\
              compared all the same; latencies are mostly waits for the others' work, and half the load is half of what was left.\n",
             busy.median * 100.0
         ),
@@ -81,7 +82,8 @@ fn how(results: &Results) -> String {
          deadline is sent: tonic would set a timer for it, which is no part of the ceiling.\n\
          - The generator speaks HTTP/2 by hand on one thread. A run with a single call that fails is no run; the node is asked\n  \
          before whether it refuses one call too many.\n\
-         - In the open loop a call is due at a fixed time, and what it takes is counted from then on, also if it had to wait for others.\n  \
+         - In the open loop a call is due at a fixed time, and what it takes is counted from then on, \
+         also if it had to wait for others.\n  \
          *Late* is the generator's own part in it.\n",
         thousands(results.keys),
     )
