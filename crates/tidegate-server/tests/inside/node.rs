@@ -72,7 +72,8 @@ impl Inside {
         let descriptor = Descriptor { entries, hits_addend: Some(hits), ..Descriptor::default() };
         let request = Request { domain: "shop".into(), descriptors: vec![descriptor], hits_addend: 0 };
         let mut out = Vec::new();
-        self.core.should_rate_limit(&request.encode_to_vec(), Standing::Outside, None, &mut out)?;
+        let (message, now) = (request.encode_to_vec(), self.core.node.now());
+        self.core.should_rate_limit(&message, Standing::Outside, None, now, &mut out)?;
         Ok(Response::decode(out.as_slice()).expect("a response"))
     }
 
