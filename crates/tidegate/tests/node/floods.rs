@@ -8,8 +8,8 @@ use prost::Message as _;
 use rustix::process::Signal;
 
 use crate::support::frames::{
-    ACK, CONTINUATION, DATA, END_HEADERS, Frames, GOAWAY, HEADERS, PING, RST_STREAM, WINDOW_UPDATE, call,
-    call_in_two, field, frame, head, reset, streams,
+    ACK, CONTINUATION, DATA, END_HEADERS, Frames, GOAWAY, HEADERS, PING, RST_STREAM, SETTINGS, WINDOW_UPDATE,
+    call, call_in_two, field, frame, head, reset, streams,
 };
 use crate::support::{Node, Setup, asks, descriptor};
 
@@ -215,6 +215,34 @@ async fn more_calls_at_once_than_may_be_are_refused_one_by_one() {
     let data = frame(DATA, 1, 1, &crate::support::grpc::framed(&message("alice")));
     assert!(frames.send(&data).await);
     assert!(frames.find(DATA, 1).await.is_some());
+}
+
+#[tokio::test]
+async fn a_client_that_takes_no_answers_is_given_no_more_memory() {
+    let node = start();
+    let mut frames = Frames::connect(node.rls).await;
+    assert!(frames.send(&frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0])).await, "windows of no bytes");
+    let message = message("alice");
+    let mut numbers = streams();
+    let calls: Vec<u8> = numbers.by_ref().take(1_024).flat_map(|number| call(number, &message)).collect();
+    assert!(frames.send_and_read(&calls).await);
+    // All of them wait for room; whatever comes now is refused.
+    let mut before = 0;
+    for round in 0..40 {
+        let calls: Vec<u8> = numbers.by_ref().take(1_000).flat_map(|number| call(number, &message)).collect();
+        assert!(frames.send_and_read(&calls).await);
+        if round == 9 {
+            before = node.rss_bytes();
+        }
+    }
+    let after = node.rss_bytes();
+    assert!(after < before + SLACK_BYTES, "from {before} to {after} bytes");
+    assert_eq!(node.rls().await.ask(&asks("shop", [descriptor(&[("user", "b")])])).await.overall_code, 1);
+    // Once it takes them, it gets them.
+    assert!(frames.send(&frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 255, 255])).await);
+    assert!(frames.find(DATA, 1).await.is_some());
+    let used = node.used(r#"{"descriptors":[{"entries":[{"key":"user","value":"alice"}]}]}"#).await;
+    assert_eq!(used, [1_024], "what was refused was not charged");
 }
 
 #[tokio::test]
