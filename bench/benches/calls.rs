@@ -80,6 +80,7 @@ fn prepared(descriptors: &[&[(&str, &str)]]) -> &'static mut Prepared {
         started_us: NOW.get(),
         reloaded_us: AtomicU64::new(NOW.get()),
         build: Build::default(),
+        aside: tokio::sync::Semaphore::new(1),
         fault: None,
     };
     let mut prepared =

@@ -38,7 +38,7 @@ fn head(results: &Results) -> String {
          {} cores of {}, {pinned}; {}, rustc {}, tonic {}, hyper {}, h2 {}, tokio {},\n\
          mimalloc {} for everybody.\n\n\
          A figure is the median of the ratios within each round, with the least and the most beside it; only ratios travel to\n\
-         other machines. In brackets: thousands of calls per second of the server's own processor time, all its threads together.\n",
+         other machines. In brackets: thousands of calls per second of the server's own processor time, all its threads together.\n{}",
         results.scale.command(),
         machine.cores,
         machine.cpu,
@@ -49,7 +49,23 @@ fn head(results: &Results) -> String {
         machine.h2,
         machine.tokio,
         machine.mimalloc,
+        disturbed(results),
     )
+}
+
+/// A closed loop fills its core; where it did not, others did.
+fn disturbed(results: &Results) -> String {
+    const UNDISTURBED: f64 = 0.9;
+    let bare = closed_row(results, Subject::Bare, FEW);
+    let busy = bare.and_then(|row| Spread::of(row.rounds.iter().map(Counts::server_busy)));
+    match busy.filter(|busy| busy.median < UNDISTURBED) {
+        Some(busy) => format!(
+            "\n**The machine was busy with other work**: in closed loops the bare server got {:.0} % of its core. Times of the processor are\n\
+             compared all the same; latencies are mostly waits for the others' work, and half the load is half of what was left.\n",
+            busy.median * 100.0
+        ),
+        None => String::new(),
+    }
 }
 
 fn how(results: &Results) -> String {
@@ -57,7 +73,8 @@ fn how(results: &Results) -> String {
     format!(
         "- **Tidegate** is the program itself, built for release: `tidegate run --node-threads 1` with its default settings, a thousand\n  \
          rules in ten domains (`sliding_window` and `token_bucket` in turn, every fiftieth so low that callers reach it), counters in\n  \
-         memory. **Bare tonic** decodes the request by prost, answers always the same in as many bytes, and decides nothing.\n\
+         memory, every key asked for once before. **Bare tonic** decodes the request by prost, answers always the same in as many\n  \
+         bytes, and decides nothing.\n\
          - Each is a process of its own; they take turns in {rounds} rounds, every other round backwards. Connections are made anew for\n  \
          each turn.\n\
          - A call has one descriptor with two entries; {} users, each on one of the rules, in an order that no cache can guess. No\n  \
@@ -124,19 +141,22 @@ fn cpu_per_call(round: &OpenRound) -> f64 {
 
 fn goals(results: &Results) -> String {
     let mut text = String::from("| goal | measured | |\n|---|--:|---|\n");
-    let at_least = |spread: &Spread| spread.median >= 0.85;
-    let at_most = |spread: &Spread| spread.median <= 1.3;
-    let all: [(&str, Option<Spread>, &dyn Fn(&Spread) -> bool); 2] = [
-        ("share of bare tonic's calls, 2 × 128: ≥ 0.85", share(results, Subject::Tidegate, FEW), &at_least),
+    let (share_few, p99_half) =
+        (share(results, Subject::Tidegate, FEW), times(results, Subject::Tidegate, Pace::Half, p99));
+    for (wish, measured, is_met) in [
+        (
+            "share of bare tonic's calls, 2 × 128: ≥ 0.85",
+            share_few,
+            share_few.is_some_and(|spread| spread.median >= 0.85),
+        ),
         (
             "p99 at half of what bare tonic can do: ≤ bare tonic × 1.3",
-            times(results, Subject::Tidegate, Pace::Half, p99),
-            &at_most,
+            p99_half,
+            p99_half.is_some_and(|spread| spread.median <= 1.3),
         ),
-    ];
-    for (wish, measured, is_met) in all {
+    ] {
         let (measured, word) = match measured {
-            Some(spread) => (spread.spoken(), if is_met(&spread) { "met" } else { "**missed**" }),
+            Some(spread) => (spread.spoken(), if is_met { "met" } else { "**missed**" }),
             None => ("-".into(), "not measured"),
         };
         text += &format!("| {wish} | {measured} | {word} |\n");
@@ -284,6 +304,15 @@ mod tests {
         assert!(line(&results, "p99 at half").ends_with("| met |"));
         results.open.clear();
         assert!(line(&results, "p99 at half").ends_with("| - | not measured |"));
+    }
+
+    #[test]
+    fn a_page_from_a_busy_machine_says_so() {
+        let mut results = published();
+        results.closed = vec![closed(Subject::Bare, &[950_000])];
+        assert_eq!(disturbed(&results), "");
+        results.closed = vec![closed(Subject::Bare, &[500_000])];
+        assert!(disturbed(&results).contains("got 50 % of its core"));
     }
 
     #[test]

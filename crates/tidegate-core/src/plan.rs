@@ -52,6 +52,8 @@ pub struct Planned<'b> {
     pub role: Role,
     /// The rule; none where the request brought its limit.
     pub rule: Option<&'b Rule>,
+    /// Are its places taken under the id of the query, because no entry names one?
+    pub fresh: bool,
     limit: LimitOf<'b>,
     /// Wider than a descriptor's, so that no sum of them is cut before the last is in it.
     cost: i128,
@@ -180,7 +182,6 @@ impl<'b> Plan<'b> {
                 entries: descriptor.map_or(query.entries, |descriptor| query.entries_of(descriptor)),
                 adds: domain.matching == Matching::Leaf && found.rule.is_none_or(|rule| !rule.always),
                 cost: cost.unwrap_or_default().into(),
-                lease: query.lease,
             };
             self.found[at].fate = match (found.rule, descriptor.and_then(|descriptor| descriptor.limit)) {
                 _ if found.fate != Fate::Open => found.fate,
@@ -197,7 +198,12 @@ impl<'b> Plan<'b> {
         for at in 0..self.takes.len() {
             let take = &self.takes[at];
             let concurrent = self.limit(take).algorithm() == Algorithm::Concurrency;
-            self.takes[at].ask = ask(take.cost, take.lease.filter(|_| concurrent));
+            // Only now, when what is about one counter is one take. Nobody gives back under an id that nobody was told.
+            let fresh = query.lease.filter(|_| concurrent && take.lease.is_none() && take.cost > 0);
+            let fresh = take.rule.zip(fresh).map(|(rule, name)| rule.place(name));
+            let lease = take.lease.filter(|_| concurrent).or(fresh);
+            self.takes[at].ask = ask(take.cost, lease);
+            self.takes[at].fresh = fresh.is_some();
         }
     }
 
@@ -218,14 +224,13 @@ impl<'b> Plan<'b> {
             Some(caller) => rule.role(caller.as_bytes()),
             None => rule.role(&key.bits().to_le_bytes()),
         };
-        let lease = rule.lease_of(request.entries);
-        // Nobody gives back under an id that nobody was told.
-        let lease = lease.or(request.lease.filter(|_| request.cost > 0)).map(|name| rule.place(name));
+        let lease = rule.lease_of(request.entries).map(|name| rule.place(name));
         let take = Planned {
             key,
             ask: Ask::Peek,
             role,
             rule: Some(rule),
+            fresh: false,
             limit: LimitOf::Rule(limit),
             cost: request.cost,
             lease,
@@ -246,6 +251,7 @@ impl<'b> Plan<'b> {
             ask: Ask::Peek,
             role: Role::Enforce,
             rule: None,
+            fresh: false,
             limit: LimitOf::Request(self.own.len()),
             cost: request.cost,
             lease: None,
@@ -279,8 +285,6 @@ struct Request<'q> {
     /// Do costs on one counter add, or does the largest count?
     adds: bool,
     cost: i128,
-    /// The id of places that no entry names.
-    lease: Option<&'q str>,
 }
 
 impl Found<'_> {

@@ -25,6 +25,6 @@ pub use internal_call::{
 };
 pub use net::{Cores, Entrance, Lifetime, Listener, Phase, PlaceLimits, Places, Protocol, Serve, listen};
 pub use node::{Core, Decided, INTERNAL_CALL, InForce, Node, ReplyStyle, Standing};
-pub use receipts::{Charges, RECEIPTS_MAX, Receipts};
+pub use receipts::{CHARGES_MAX, Charges, Receipts};
 pub use serve::{AnyBody, Entrances};
 pub use tls::{Tls, TlsError, TlsFiles};

@@ -7,6 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use arc_swap::ArcSwap;
 use http::HeaderValue;
 use tidegate_clock::Clock;
 use tidegate_config::LiveRules;
@@ -15,6 +16,7 @@ use tidegate_counters::{Memory, Mode};
 use tidegate_telemetry::{
     Build, Gauges, InternalCall, Metrics, Reason, Refusal, RefusalLog, RuleMetrics, TopKeys, trace_id_of,
 };
+use tokio::sync::Semaphore;
 
 use crate::decide::{Asks, Decision, Room, decide_as};
 use crate::internal_call::{InternalCalls, Refused};
@@ -74,8 +76,8 @@ pub struct Node {
     pub top: TopKeys,
     /// Charges that can be given back or settled.
     pub receipts: Receipts,
-    /// Who is told apart as one of us.
-    pub internal_calls: Option<InternalCalls>,
+    /// Who is told apart as one of us; swapped when the secrets change.
+    pub internal_calls: Option<ArcSwap<InternalCalls>>,
     /// The domain that internal calls are counted in; without one they are not counted.
     pub internal_domain: Option<String>,
     /// The domain of requests that do not name one.
@@ -96,6 +98,8 @@ pub struct Node {
     pub reloaded_us: AtomicU64,
     /// What is running.
     pub build: Build,
+    /// Turns at what takes long and is no decision.
+    pub aside: Semaphore,
     /// For tests: is called with each request before it is decided, and may panic.
     pub fault: Option<fn(&Query<'_>)>,
 }
@@ -111,6 +115,16 @@ impl Node {
         let mut domains = book.domains();
         let only = domains.next().filter(|_| domains.next().is_none());
         self.default_domain.as_deref().or(only.map(|domain| domain.name()))
+    }
+
+    /// Domains that settings name and no rule file has: whoever is counted there is not limited.
+    pub fn missing_domains<'a>(&'a self, book: &Book) -> Vec<(&'static str, &'a str)> {
+        let named = [
+            ("http.default_domain", self.default_domain.as_deref()),
+            ("internal.domain", self.internal_domain.as_deref()),
+        ];
+        let named = named.into_iter().filter_map(|(setting, domain)| Some((setting, domain?)));
+        named.filter(|(_, named)| book.domains().all(|domain| domain.name() != *named)).collect()
     }
 
     /// What it knows of itself, for metrics.
@@ -200,7 +214,7 @@ impl Core {
         };
         let verified = header.to_str().map_err(|_| Refused::Malformed);
         let verified =
-            verified.and_then(|text| calls.verify(text, self.node.clock.wall_now_us()).map(|_| ()));
+            verified.and_then(|text| calls.load().verify(text, self.node.clock.wall_now_us()).map(|_| ()));
         let (standing, result) = match verified {
             Ok(()) => (Standing::Internal, InternalCall::Verified),
             Err(Refused::Malformed) => (Standing::Outside, InternalCall::Malformed),
@@ -270,7 +284,7 @@ impl Core {
             };
             if take.role == Role::Shadow {
                 node.refusals.shadow_refused(self.number, now, refusal);
-            } else {
+            } else if !decision.admitted && (take.role != Role::Quota || !decision.quota_passes()) {
                 node.refusals.refused(self.number, now, refusal);
                 node.top.refused(self.number, now, metrics.mark(take.rule), take.key);
             }

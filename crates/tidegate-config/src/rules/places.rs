@@ -263,7 +263,9 @@ const ON_STORE_FAILURE: Field =
     Field::new("on_store_failure", Kind::Word(STORE_FAILURES), "What is answered when the store cannot.")
         .ours()
         .default("allow")
-        .later("has no effect until counters can live in a store: memory always answers");
+        .later(
+            "only matters for decisions that break until counters can live in a store: memory always answers",
+        );
 const LOCAL_SHARE: Field = Field::new(
     "local_share",
     Kind::Percent,

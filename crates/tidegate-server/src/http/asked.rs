@@ -1,7 +1,10 @@
 //! What a body of JSON asks: a query, in the words of Envoy's protocol or in the short form, and what some verbs need besides.
 
 use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
 
+use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use smallvec::SmallVec;
 use tidegate_core::{Descriptor, Entry, Micros, OwnLimit, Query};
@@ -25,7 +28,7 @@ pub(super) struct Asked<'a> {
     pub(super) domain: Option<Text<'a>>,
     /// The long form.
     #[serde(borrow)]
-    descriptors: Option<Vec<AskedDescriptor<'a>>>,
+    descriptors: Option<AtMost<AskedDescriptor<'a>, DESCRIPTORS_MAX>>,
     #[serde(alias = "hits_addend")]
     hits_addend: Option<Number>,
     /// The short form.
@@ -57,7 +60,7 @@ pub(super) enum Receipt<'a> {
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct AskedDescriptor<'a> {
     #[serde(borrow, default)]
-    entries: Vec<AskedEntry<'a>>,
+    entries: AtMost<AskedEntry<'a>, ENTRIES_MAX>,
     #[serde(alias = "hits_addend")]
     hits_addend: Option<Number>,
     #[serde(alias = "is_negative_hits", default)]
@@ -87,6 +90,8 @@ struct AskedLimit {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 enum AskedUnit {
+    #[serde(alias = "unknown")]
+    Unknown,
     #[serde(alias = "second")]
     Second,
     #[serde(alias = "minute")]
@@ -104,8 +109,8 @@ enum AskedUnit {
 }
 
 impl AskedUnit {
-    fn seconds(self) -> u64 {
-        match self {
+    fn seconds(self) -> Option<u64> {
+        Some(match self {
             Self::Second => 1,
             Self::Minute => 60,
             Self::Hour => 3_600,
@@ -113,9 +118,48 @@ impl AskedUnit {
             Self::Week => 7 * 86_400,
             Self::Month => 30 * 86_400,
             Self::Year => 365 * 86_400,
-        }
+            Self::Unknown => return None,
+        })
     }
 }
+
+/// A list that is not read further than it may be long.
+#[derive(Debug)]
+pub(super) struct AtMost<T, const MAX: usize>(Vec<T>);
+
+impl<T, const MAX: usize> Default for AtMost<T, MAX> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for AtMost<T, MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Items<T, const MAX: usize>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for Items<T, MAX> {
+            type Value = AtMost<T, MAX>;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a list")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
+                let mut all = Vec::new();
+                while let Some(item) = items.next_element()? {
+                    if all.len() == MAX {
+                        return Err(serde::de::Error::custom(format!("{TOO_MANY} {MAX}")));
+                    }
+                    all.push(item);
+                }
+                Ok(AtMost(all))
+            }
+        }
+        deserializer.deserialize_seq(Items(PhantomData))
+    }
+}
+
+/// What is said about a list that is too long, before the number that it may have.
+const TOO_MANY: &str = "a list is too long: it may have";
 
 /// A number, which the JSON of protobuf may write as a text.
 #[derive(Clone, Copy, Debug)]
@@ -145,17 +189,18 @@ pub(super) enum Body<'a> {
 
 impl<'a> Body<'a> {
     pub(super) fn parse(bytes: &'a [u8]) -> Result<Self, HttpError> {
-        let wrong =
-            |error: serde_json::Error| HttpError::invalid(format!("the body is not understood: {error}"));
+        let wrong = |error: serde_json::Error| match error.to_string() {
+            text if text.starts_with(TOO_MANY) => HttpError::too_large(text),
+            text => HttpError::invalid(format!("the body is not understood: {text}")),
+        };
         if bytes.trim_ascii_start().first() != Some(&b'[') {
             return serde_json::from_slice(bytes).map(|asked| Self::One(Box::new(asked))).map_err(wrong);
         }
-        let several: Vec<Asked<'a>> = serde_json::from_slice(bytes).map_err(wrong)?;
-        match several.len() {
-            0 => Err(HttpError::invalid("an empty list asks nothing")),
-            1..=CHECKS_MAX => Ok(Self::Several(several)),
-            count => Err(HttpError::too_large(format!("{count} checks; a request may have {CHECKS_MAX}"))),
+        let AtMost(several): AtMost<Asked<'a>, CHECKS_MAX> = serde_json::from_slice(bytes).map_err(wrong)?;
+        if several.is_empty() {
+            return Err(HttpError::invalid("an empty list asks nothing"));
         }
+        Ok(Self::Several(several))
     }
 }
 
@@ -238,7 +283,7 @@ impl Asked<'_> {
                 ));
             }
             (None, Some(client)) => self.short(client, &mut parts)?,
-            (Some(descriptors), None) => self.long(descriptors, &mut parts)?,
+            (Some(AtMost(descriptors)), None) => self.long(descriptors, &mut parts)?,
         }
         Ok(parts)
     }
@@ -271,8 +316,8 @@ impl Asked<'_> {
         if descriptors.is_empty() {
             return Err(HttpError::invalid("an empty list of descriptors asks nothing"));
         }
-        let entries: usize = descriptors.iter().map(|descriptor| descriptor.entries.len()).sum();
-        if descriptors.len() > DESCRIPTORS_MAX || entries > ENTRIES_MAX {
+        let entries: usize = descriptors.iter().map(|descriptor| descriptor.entries.0.len()).sum();
+        if entries > ENTRIES_MAX {
             let (count, caps) = (descriptors.len(), format!("{DESCRIPTORS_MAX} and {ENTRIES_MAX}"));
             let message = format!("{count} descriptors with {entries} entries; a request may have {caps}");
             return Err(HttpError::too_large(message));
@@ -280,14 +325,14 @@ impl Asked<'_> {
         for descriptor in descriptors {
             let from = parts.entries.len();
             let entry = |entry: &'a AskedEntry<'a>| Entry { key: &entry.key, value: &entry.value };
-            parts.entries.extend(descriptor.entries.iter().map(entry));
+            parts.entries.extend(descriptor.entries.0.iter().map(entry));
             let of_request = self.hits_addend.map_or(1, |Number(hits)| hits.max(1));
             let hits = descriptor.hits_addend.map_or(of_request, |Number(hits)| hits);
             let hits = i64::try_from(hits).unwrap_or(i64::MAX);
             parts.descriptors.push(Descriptor {
                 entries: from..parts.entries.len(),
                 cost: if descriptor.is_negative_hits { -hits } else { hits },
-                limit: descriptor.limit.as_ref().map(AskedLimit::own),
+                limit: descriptor.limit.as_ref().and_then(AskedLimit::own),
             });
         }
         Ok(())
@@ -295,10 +340,12 @@ impl Asked<'_> {
 }
 
 impl AskedLimit {
-    fn own(&self) -> OwnLimit {
+    /// None if its unit is not known: then the rules hold.
+    fn own(&self) -> Option<OwnLimit> {
         let multiplier = self.unit_multiplier.map_or(1, |Number(multiplier)| multiplier);
-        let seconds = self.unit.seconds().saturating_mul(multiplier);
+        let seconds = self.unit.seconds()?.saturating_mul(multiplier);
         // More seconds than there are is no window either; it is refused as such.
-        OwnLimit { amount: self.requests_per_unit.0, window: Micros::new(seconds.saturating_mul(1_000_000)) }
+        let window = Micros::new(seconds.saturating_mul(1_000_000));
+        Some(OwnLimit { amount: self.requests_per_unit.0, window })
     }
 }

@@ -5,16 +5,16 @@ use http::{HeaderName, HeaderValue, Request};
 use hyper::body::Incoming;
 use serde::Serialize;
 use smallvec::SmallVec;
-use tidegate_core::{Algorithm, OnStoreFailure, Query};
+use tidegate_core::{Algorithm, Micros, OnStoreFailure, Plan, Planned, Query};
 use tidegate_telemetry::{RequestOutcome, Server};
 
 use super::asked::{Asked, Body, Receipt};
 use super::error::HttpError;
-use super::{Answer, is_asked, json, read, with_type};
+use super::{Answer, aside, is_asked, json, read, with_type};
 use crate::decide::{Asks, Decision};
 use crate::explain::{Explanation, explain};
 use crate::node::{Core, Decided, INTERNAL_CALL, InForce, Standing, TRACEPARENT};
-use crate::receipts::Charges;
+use crate::receipts::{Charges, KEPT_MAX};
 use crate::reply::{self, Told};
 
 /// What is to be done.
@@ -34,6 +34,9 @@ pub(super) enum Verb {
     Settle,
 }
 
+/// How many digits the id of a receipt has.
+const RECEIPT_DIGITS: usize = 16;
+
 /// What a request says besides its body.
 struct Around {
     enforce: bool,
@@ -46,13 +49,16 @@ pub(super) async fn answer(core: &Core, verb: Verb, request: Request<Incoming>) 
     let started = core.node.clock.now_us();
     let query = request.uri().query();
     let around = Around {
-        enforce: is_asked(query, "enforce"),
-        explain: is_asked(query, "explain"),
+        enforce: is_asked(query, "enforce")?,
+        explain: is_asked(query, "explain")?,
         standing: core.standing(request.headers().get(INTERNAL_CALL)),
         trace: request.headers().get(TRACEPARENT).and_then(|value| Some(value.to_str().ok()?.to_string())),
     };
-    let bytes = read::read(request.into_body()).await;
-    let answered = bytes.and_then(|bytes| decide(core, verb, &around, &bytes));
+    let answered = match read::read(request.into_body()).await {
+        Err(error) => Err(error),
+        Ok(bytes) if around.explain => explained(core, verb, bytes).await,
+        Ok(bytes) => decide(core, verb, &around, &bytes),
+    };
     let outcome = match &answered {
         Ok((_, outcome)) => *outcome,
         Err(_) => RequestOutcome::Invalid,
@@ -69,9 +75,8 @@ fn decide(
     bytes: &Bytes,
 ) -> Result<(Answer, RequestOutcome), HttpError> {
     match Body::parse(bytes)? {
-        Body::One(asked) if around.explain => explained(core, verb, &asked),
         Body::One(asked) => one(core, verb, around, &asked),
-        Body::Several(_) if verb != Verb::Check || around.enforce || around.explain => {
+        Body::Several(_) if verb != Verb::Check || around.enforce => {
             Err(HttpError::invalid("a list of checks goes to /v1/check, without enforce or explain"))
         }
         Body::Several(all) => several(core, around, &all),
@@ -85,19 +90,26 @@ struct Explained<'a> {
     text: String,
 }
 
-/// What would become of a request; nothing is charged.
-fn explained(core: &Core, verb: Verb, asked: &Asked<'_>) -> Result<(Answer, RequestOutcome), HttpError> {
+/// What would become of a request; nothing is charged. It looks at every rule beside the way, so it is worked out where no decision waits.
+async fn explained(core: &Core, verb: Verb, bytes: Bytes) -> Result<(Answer, RequestOutcome), HttpError> {
     if verb != Verb::Check {
         return Err(HttpError::invalid("only checks are explained: send it to /v1/check?explain"));
     }
-    let in_force = core.node.rules.in_force();
-    let domain = core.node.default_domain(&in_force.book);
-    let parts = asked.parts(domain, None)?;
-    let explanation = explain(&in_force.book, &core.node.counters, &parts.query(), core.node.now());
-    let body = serde_json::to_vec(&Explained { text: explanation.render(), explanation: &explanation })
-        .map_err(|error| HttpError::broken(error.to_string()))?;
-    let outcome = if explanation.admitted { RequestOutcome::Admitted } else { RequestOutcome::Refused };
-    Ok((json(200, body), outcome))
+    let lease = format!("{:016x}", core.fresh_id());
+    aside(core, move |node| {
+        let Body::One(asked) = Body::parse(&bytes)? else {
+            return Err(HttpError::invalid("a list of checks goes to /v1/check, without enforce or explain"));
+        };
+        asked.fits(verb)?;
+        let in_force = node.rules.in_force();
+        let parts = asked.parts(node.default_domain(&in_force.book), Some(&lease))?;
+        let explanation = explain(&in_force.book, &node.counters, &parts.query(), node.now());
+        let body = serde_json::to_vec(&Explained { text: explanation.render(), explanation: &explanation })
+            .map_err(|error| HttpError::broken(error.to_string()))?;
+        let outcome = if explanation.admitted { RequestOutcome::Admitted } else { RequestOutcome::Refused };
+        Ok((json(200, body), outcome))
+    })
+    .await
 }
 
 fn one(
@@ -167,13 +179,27 @@ fn judge<R>(
     mut view: impl FnMut(&Told<'_>, Option<&str>) -> R,
 ) -> Result<R, HttpError> {
     asked.fits(verb)?;
-    let node = &core.node;
-    let charges = match (&asked.receipt, verb) {
-        (Some(Receipt::Id(id)), Verb::Refund | Verb::Settle) => u64::from_str_radix(id, 16)
-            .ok()
-            .filter(|_| id.len() == 16)
-            .and_then(|id| node.receipts.take(id))
-            .unwrap_or_default(), // It was used, or has ended: the second time is no trouble.
+    let (node, now) = (&core.node, core.node.now());
+    let in_force = node.rules.in_force();
+    let domain = node.default_domain(&in_force.book);
+    let fresh = format!("{:016x}", core.fresh_id());
+    let lease = asked.id.as_deref().or((verb == Verb::Check).then_some(fresh.as_str()));
+    let mut parts = asked.parts(domain, lease)?;
+    // What was taken is given back by whoever took it, wherever it calls from.
+    let standing =
+        if matches!(verb, Verb::Check | Verb::Acquire) { around.standing } else { Standing::Outside };
+    match (standing, &node.internal_domain) {
+        (Standing::Outside, _) => {}
+        (Standing::Internal, None) => return Ok(view(&Told::nothing(), None)),
+        (Standing::Internal, Some(domain)) => parts.move_to(domain),
+    }
+    let query = parts.query();
+    if matches!(verb, Verb::Acquire | Verb::Renew | Verb::Release) && !holds(&in_force, &query) {
+        let message = "no rule with the algorithm `concurrency` was found: there is nothing to hold";
+        return Err(HttpError::invalid(message));
+    }
+    let charges = match &asked.receipt {
+        Some(Receipt::Id(id)) => charges(core, id, &in_force, &query, now)?,
         _ => Charges::new(),
     };
     let asks = match verb {
@@ -183,44 +209,51 @@ fn judge<R>(
         Verb::Refund => Asks::Refund { units: asked.units, charges: &charges },
         Verb::Settle => Asks::Settle { actual: asked.actual.unwrap_or(0), charges: &charges },
     };
-    let in_force = node.rules.in_force();
-    let domain = node.default_domain(&in_force.book);
-    let fresh = format!("{:016x}", core.fresh_id());
-    let lease = asked.id.as_deref().or((verb == Verb::Check).then_some(fresh.as_str()));
-    let mut parts = asked.parts(domain, lease)?;
-    match (around.standing, &node.internal_domain) {
-        (Standing::Outside, _) => {}
-        (Standing::Internal, None) => return Ok(view(&Told::nothing(), None)),
-        (Standing::Internal, Some(domain)) => parts.move_to(domain),
-    }
-    let query = parts.query();
-    let now = node.now();
     let wants = matches!(asked.receipt, Some(Receipt::Wanted(true)));
-    core.decide(&query, &asks, around.trace.as_deref(), now, |decided| match decided {
+    Ok(core.decide(&query, &asks, around.trace.as_deref(), now, |decided| match decided {
         Decided::Counted(decision, in_force) => {
-            if matches!(verb, Verb::Acquire | Verb::Renew | Verb::Release) && !holds(decision) {
-                let message = "no rule with the algorithm `concurrency` was found: there is nothing to hold";
-                return Err(HttpError::invalid(message));
-            }
             let receipt = (wants && decision.admitted).then(|| keep(core, decision)).flatten();
-            Ok(view(&told(decision, in_force, &query), receipt.as_deref()))
+            view(&told(decision, in_force, &query), receipt.as_deref())
         }
-        Decided::ByPolicy(OnStoreFailure::Allow | OnStoreFailure::Local) => {
-            Ok(view(&Told::unbounded(), None))
-        }
+        Decided::ByPolicy(OnStoreFailure::Allow | OnStoreFailure::Local) => view(&Told::unbounded(), None),
         Decided::ByPolicy(OnStoreFailure::Deny | OnStoreFailure::Error) => {
-            Ok(view(&Told::store_unavailable(), None))
+            view(&Told::store_unavailable(), None)
         }
-    })
+    }))
 }
 
 fn told<'a>(decision: &'a Decision<'a>, in_force: &'a InForce, query: &'a Query<'a>) -> Told<'a> {
     Told::of(decision, &in_force.names, query)
 }
 
-fn holds(decision: &Decision<'_>) -> bool {
-    let mut takes = decision.plan.takes().iter();
-    takes.any(|take| decision.plan.limit(take).algorithm() == Algorithm::Concurrency)
+/// Is there anything to hold?
+fn holds(in_force: &InForce, query: &Query<'_>) -> bool {
+    let mut plan = Plan::new();
+    in_force.book.plan(query, &mut plan);
+    plan.takes().iter().any(|take| plan.limit(take).algorithm() == Algorithm::Concurrency)
+}
+
+/// What a receipt is for, used up; nothing if it was used already or has ended: the second time is no trouble. A receipt for another
+/// request stays good.
+fn charges(
+    core: &Core,
+    id: &str,
+    in_force: &InForce,
+    query: &Query<'_>,
+    now: Micros,
+) -> Result<Charges, HttpError> {
+    let receipts = &core.node.receipts;
+    let id = u64::from_str_radix(id, 16).ok().filter(|_| id.len() == RECEIPT_DIGITS);
+    let Some((id, charges)) = id.and_then(|id| Some((id, receipts.get(id, now)?))) else {
+        return Ok(Charges::new());
+    };
+    let mut plan = Plan::new();
+    in_force.book.plan(query, &mut plan);
+    let is_charged = |take: &Planned<'_>| charges.iter().any(|(key, _)| *key == take.key);
+    if !plan.takes().iter().any(is_charged) {
+        return Err(HttpError::invalid("the receipt is for another request: send the one that was checked"));
+    }
+    Ok(if receipts.use_up(id) { charges } else { Charges::new() })
 }
 
 /// Keeps what was charged, and gives the id to find it by; none if nothing was, or there is no room.
@@ -228,8 +261,9 @@ fn keep(core: &Core, decision: &Decision<'_>) -> Option<String> {
     let takes = || decision.plan.takes().iter().zip(decision.answers);
     let charged = takes().filter_map(|(take, answer)| Some((take.key, answer.verdict.receipt()?)));
     let charges: Charges = charged.collect::<SmallVec<_>>();
-    let windows = takes().filter_map(|(take, _)| decision.plan.limit(take).window());
-    let window = windows.max().unwrap_or(tidegate_core::Micros::MAX);
+    // The periods of a calendar are longer than anything is kept.
+    let window = |take: &Planned<'_>| decision.plan.limit(take).window().unwrap_or(KEPT_MAX);
+    let window = takes().map(|(take, _)| window(take)).max().unwrap_or(KEPT_MAX);
     let id = core.fresh_id();
     (!charges.is_empty() && core.node.receipts.keep(id, charges, window, core.node.now()))
         .then(|| format!("{id:016x}"))

@@ -5,6 +5,9 @@ use serde_json::json;
 
 use super::{Answer, PATHS, allow, json};
 
+/// How much is said about it, in characters.
+const MESSAGE_MAX: usize = 400;
+
 /// Why a request is not answered.
 #[derive(Debug)]
 pub(super) struct HttpError {
@@ -31,6 +34,12 @@ impl HttpError {
         Self { status: 408, code: "TOO_SLOW", message, method: None }
     }
 
+    /// Too many ask for what takes long.
+    pub(super) fn busy() -> Self {
+        let message = "too many ask for this at the same time; try again".into();
+        Self { status: 503, code: "BUSY", message, method: None }
+    }
+
     /// Something broke here.
     pub(super) fn broken(message: impl Into<String>) -> Self {
         Self { status: 500, code: "INTERNAL", message: message.into(), method: None }
@@ -54,7 +63,9 @@ impl HttpError {
     }
 
     pub(super) fn answer(&self) -> Answer {
-        let body = json!({ "error": { "code": self.code, "message": self.message } });
+        // What is wrong may be as long as the request.
+        let message: String = self.message.chars().take(MESSAGE_MAX).collect();
+        let body = json!({ "error": { "code": self.code, "message": message } });
         let mut answer = json(self.status, body.to_string().into_bytes());
         if let Some(method) = &self.method {
             allow(&mut answer, method);

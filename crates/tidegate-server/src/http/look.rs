@@ -1,7 +1,6 @@
 //! What operators ask: is it well, what does it count, who is refused most, what does a counter hold.
 
 use std::fmt::Write as _;
-use std::rc::Rc;
 
 use http::Request;
 use hyper::body::Incoming;
@@ -12,20 +11,20 @@ use tidegate_telemetry::{CONTENT_TYPE, encode};
 
 use super::asked::Body;
 use super::error::HttpError;
-use super::{Answer, is_asked, json, read, text, with_type};
+use super::{Answer, aside, is_asked, json, read, text, with_type};
 use crate::node::Core;
 
 /// How many of the most refused are shown if nobody says how many.
 const TOP: usize = 20;
 
 /// Is the node ready? With `?verbose`, why, and what else should be known.
-pub(super) fn ready(core: &Core, query: Option<&str>) -> Answer {
+pub(super) fn ready(core: &Core, query: Option<&str>) -> Result<Answer, HttpError> {
     let node = &core.node;
     let ready = node.is_ready();
     let status = if ready { 200 } else { 503 };
     let word = if ready { "ok" } else { "draining" };
-    if !is_asked(query, "verbose") {
-        return text(status, format!("{word}\n"));
+    if !is_asked(query, "verbose")? {
+        return Ok(text(status, format!("{word}\n")));
     }
     let (loads, failures) = node.rules.counts();
     let (rules, stats) = (node.rules.in_force().book.rules().len(), node.counters.stats());
@@ -45,42 +44,44 @@ pub(super) fn ready(core: &Core, query: Option<&str>) -> Answer {
         "          {} keys of {} slots, {} forgotten while they counted",
         stats.keys, stats.slots, stats.evicted_live
     );
-    text(status, told)
+    for (setting, domain) in node.missing_domains(&node.rules.in_force().book) {
+        let _ = writeln!(
+            told,
+            "domains   {setting} names `{domain}`, which no rule has: nothing is limited there"
+        );
+    }
+    Ok(text(status, told))
 }
 
-/// All metrics. They are gathered on a thread of their own: there may be a hundred thousand rules.
-pub(super) async fn metrics(core: Rc<Core>) -> Result<Answer, HttpError> {
-    let node = core.node.clone();
-    let gathered = tokio::task::spawn_blocking(move || {
+/// All metrics. There may be a hundred thousand rules.
+pub(super) async fn metrics(core: &Core) -> Result<Answer, HttpError> {
+    let page = aside(core, |node| {
         let in_force = node.rules.in_force();
-        encode(&node.metrics, &in_force.metrics, &node.gauges())
+        Ok(encode(&node.metrics, &in_force.metrics, &node.gauges()))
     });
-    let text = gathered.await.map_err(|error| HttpError::broken(error.to_string()))?;
-    Ok(with_type(200, CONTENT_TYPE, text.into_bytes()))
+    Ok(with_type(200, CONTENT_TYPE, page.await?.into_bytes()))
 }
 
 /// Who is refused most.
-pub(super) fn top(core: &Core, query: Option<&str>) -> Result<Answer, HttpError> {
+pub(super) async fn top(core: &Core, query: Option<&str>) -> Result<Answer, HttpError> {
     let count = query.into_iter().flat_map(|query| query.split('&')).find_map(|part| part.strip_prefix("n="));
     let count = match count.map(str::parse::<usize>) {
         None => TOP,
         Some(Ok(count @ 1..=1_000)) => count,
         Some(_) => return Err(HttpError::invalid("n is a number from 1 to 1000")),
     };
-    let in_force = core.node.rules.in_force();
-    let now = core.node.now();
-    let top = core.node.top.top(count, now, &in_force.metrics);
-    let keys: Vec<_> = top
-        .keys
-        .iter()
-        .map(|key| {
+    let body = aside(core, move |node| {
+        let (in_force, now) = (node.rules.in_force(), node.now());
+        let top = node.top.top(count, now, &in_force.metrics);
+        let keys = top.keys.iter().map(|key| {
             let rule = key.rule.as_ref().map(|labels| labels.rule.to_string());
             json!({ "rule": rule, "key": key.key.to_string(), "refused": key.count, "atMostTooMany": key.error })
-        })
-        .collect();
-    let seconds = now.minus(top.since.max(Micros::new(core.node.started_us))).secs_up();
-    let body = json!({ "seconds": seconds, "keys": keys, "othersAtMost": top.others_at_most });
-    Ok(json(200, body.to_string().into_bytes()))
+        });
+        let keys: Vec<_> = keys.collect();
+        let seconds = now.minus(top.since.max(Micros::new(node.started_us))).secs_up();
+        Ok(json!({ "seconds": seconds, "keys": keys, "othersAtMost": top.others_at_most }).to_string())
+    });
+    Ok(json(200, body.await?.into_bytes()))
 }
 
 /// What the counters of a request hold; they are only looked at.

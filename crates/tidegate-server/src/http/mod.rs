@@ -7,6 +7,7 @@ mod look; // health, metrics, the most refused
 mod read; // bodies, bounded
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_TYPE};
@@ -14,12 +15,15 @@ use http::{HeaderValue, Method, Request, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
 
-use crate::node::Core;
+use crate::node::{Core, Node};
 
 use check::Verb;
 use error::HttpError;
 
 type Answer = Response<Full<Bytes>>;
+
+/// How long somebody waits for a turn at what is worked out aside.
+const ASIDE_MAX: Duration = Duration::from_secs(10);
 
 /// Answers one request.
 pub(crate) async fn answer(core: Rc<Core>, request: Request<Incoming>) -> Answer {
@@ -70,20 +74,39 @@ async fn route(core: Rc<Core>, request: Request<Incoming>) -> Result<Answer, Htt
     match page {
         Page::Decide(verb) => check::answer(&core, *verb, request).await,
         Page::Inspect => look::inspect(&core, request).await,
-        Page::Top => look::top(&core, request.uri().query()),
+        Page::Top => look::top(&core, request.uri().query()).await,
         Page::Live => Ok(text(200, "ok\n".into())),
-        Page::Ready => Ok(look::ready(&core, request.uri().query())),
-        Page::Metrics => look::metrics(core).await,
+        Page::Ready => look::ready(&core, request.uri().query()),
+        Page::Metrics => look::metrics(&core).await,
     }
 }
 
 /// Is this word one of the query's parts, as in `?enforce&explain` or `?enforce=true`?
-fn is_asked(query: Option<&str>, word: &str) -> bool {
-    let mut parts = query.unwrap_or_default().split('&');
-    parts.any(|part| match part.split_once('=') {
-        None => part == word,
-        Some((name, value)) => name == word && matches!(value, "" | "1" | "true" | "yes"),
-    })
+fn is_asked(query: Option<&str>, word: &str) -> Result<bool, HttpError> {
+    for part in query.unwrap_or_default().split('&') {
+        let (name, value) = part.split_once('=').unwrap_or((part, ""));
+        if name == word {
+            return match value.to_ascii_lowercase().as_str() {
+                "" | "1" | "true" | "yes" | "on" => Ok(true),
+                "0" | "false" | "no" | "off" => Ok(false),
+                _ => Err(HttpError::invalid(format!("`{word}` in the query is true or false"))),
+            };
+        }
+    }
+    Ok(false)
+}
+
+/// Works something out that may take long, on a thread where no decision waits; one after the other, so that whoever asks a thousand times
+/// waits and takes no memory for it.
+async fn aside<T: Send + 'static>(
+    core: &Core,
+    work: impl FnOnce(&Node) -> Result<T, HttpError> + Send + 'static,
+) -> Result<T, HttpError> {
+    let node = core.node.clone();
+    let turn = tokio::time::timeout(ASIDE_MAX, core.node.aside.acquire()).await;
+    let _turn = turn.map_err(|_| HttpError::busy())?.map_err(|error| HttpError::broken(error.to_string()))?;
+    let worked = tokio::task::spawn_blocking(move || work(&node)).await;
+    worked.map_err(|error| HttpError::broken(error.to_string()))?
 }
 
 fn with_type(status: u16, kind: &'static str, body: Vec<u8>) -> Answer {

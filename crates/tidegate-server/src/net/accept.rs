@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_clock::Stopwatch;
 use tidegate_telemetry::{ConnectionRefused, Metrics, Server};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -18,6 +19,9 @@ use crate::tls::Tls;
 
 /// How long the loop rests when the system has no room for another connection.
 const REST: Duration = Duration::from_millis(20);
+
+/// How often that is logged.
+const TELL_EVERY: Duration = Duration::from_secs(10);
 
 /// A way into the node: where it listens and how it serves.
 #[derive(Debug)]
@@ -71,7 +75,7 @@ impl Listener {
         let listener = TcpListener::from_std(self.0)?;
         // A file handle that is given up when there are no others, so that a connection can be accepted and closed at once: its client is
         // told, instead of waiting in the system's queue for nothing.
-        let mut spare = spare();
+        let (mut spare, mut told) = (spare(), None::<Stopwatch>);
         loop {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
@@ -81,7 +85,10 @@ impl Listener {
                 Ok((stream, peer)) => entrance.welcome(stream, peer, &cores),
                 Err(error) if is_peers_fault(&error) => {}
                 Err(error) => {
-                    tracing::warn!(%error, "no room for another connection");
+                    if told.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
+                        tracing::warn!(%error, "no room for another connection: new ones are closed");
+                        told = Some(Stopwatch::start());
+                    }
                     entrance.turn_away(ConnectionRefused::TooMany);
                     drop(spare.take());
                     if let Ok(Ok((stream, _))) = tokio::time::timeout(REST, listener.accept()).await {

@@ -16,6 +16,8 @@ use super::connection::{Serve, serve};
 
 /// How many connections may wait for a thread. It only has to take them up, so a full queue means that the thread hangs.
 const ARRIVALS_MAX: usize = 1_024;
+/// How many threads a core may have beside it for what takes long.
+const BLOCKING_MAX: usize = 2;
 /// How often whoever waits for the last connection looks.
 const IDLE_LOOK: Duration = Duration::from_millis(5);
 
@@ -64,7 +66,10 @@ impl Cores {
         let mut doors = Vec::new();
         for number in 0..count.max(1) {
             let (arrivals, waiting) = mpsc::channel(ARRIVALS_MAX);
-            let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+            let runtime = runtime::Builder::new_current_thread()
+                .enable_all()
+                .max_blocking_threads(BLOCKING_MAX)
+                .build()?;
             let (make, phases) = (make.clone(), phases.clone());
             let thread = std::thread::Builder::new().name(format!("core-{number}"));
             // It ends when nothing more can arrive; nobody has to wait for that.

@@ -166,13 +166,13 @@ fn current_limit<'d>(limit: &Limit, name: &'d str) -> Option<CurrentLimit<'d>> {
 /// Metadata for the proxy: the id of places that were taken, under the name by which the rule wants it back; and, if asked for, what
 /// decided.
 fn write_metadata(decision: &Decision<'_>, id: &LeaseId, verbose: bool, writer: &mut ResponseWriter<'_>) {
+    // Whoever named an id knows it.
     let named = decision.plan.takes().iter().zip(decision.answers).filter_map(|(take, answer)| {
+        let took = take.fresh && decision.admitted && answer.verdict.applied > 0;
         let rule: &Rule = take.rule?;
-        let holds = rule.said.limit.as_ref()?.algorithm() == Algorithm::Concurrency;
-        let took = decision.admitted && holds && answer.verdict.applied > 0;
         rule.said.lease_id.as_deref().filter(|_| took)
     });
-    let told = decision.told().filter(|_| verbose);
+    let told = if verbose { decision.told() } else { None };
     if told.is_none() && named.clone().next().is_none() {
         return;
     }

@@ -4,22 +4,29 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
+use tokio::time::timeout;
 use tonic_health::ServingStatus;
 use tonic_health::server::{HealthReporter, health_reporter};
 use tonic_reflection::server::{Builder, Error};
 use tower_service::Service;
 
-use super::grpc::{UnaryBody, unknown_call};
+use super::grpc::{UnaryBody, too_slow, unknown_call};
 
 /// The service of which health is told.
 pub const SERVICE: &str = "envoy.service.ratelimit.v3.RateLimitService";
 /// What `proto/` describes.
 const DESCRIBED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/rls.bin"));
+
+/// The largest message: names of services.
+const BYTES_MAX: usize = 4 << 10;
+/// How long one may take to come.
+const MESSAGE_MAX: Duration = Duration::from_secs(5);
 
 type Answer = Pin<Box<dyn Future<Output = Response<tonic::body::Body>> + Send>>;
 type Route = Arc<dyn Fn(Request<Incoming>) -> Answer + Send + Sync>;
@@ -41,9 +48,15 @@ impl Beside {
                 .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         };
         let routes = vec![
-            ("/grpc.health.v1.Health/", route(health_server)),
-            ("/grpc.reflection.v1.ServerReflection/", route(described().build_v1()?)),
-            ("/grpc.reflection.v1alpha.ServerReflection/", route(described().build_v1alpha()?)),
+            ("/grpc.health.v1.Health/", route(health_server.max_decoding_message_size(BYTES_MAX))),
+            (
+                "/grpc.reflection.v1.ServerReflection/",
+                route(described().build_v1()?.max_decoding_message_size(BYTES_MAX)),
+            ),
+            (
+                "/grpc.reflection.v1alpha.ServerReflection/",
+                route(described().build_v1alpha()?.max_decoding_message_size(BYTES_MAX)),
+            ),
         ];
         Ok(Self { routes, health })
     }
@@ -56,10 +69,21 @@ impl Beside {
         }
     }
 
+    /// Lets nobody wait for a change of health any more: the node ends.
+    pub async fn end(&self) {
+        let mut health = self.health.clone();
+        for service in ["", SERVICE] {
+            health.clear_service_status(service).await;
+        }
+    }
+
     pub(crate) async fn call(&self, request: Request<Incoming>) -> Response<RlsBody> {
         let path = request.uri().path();
         match self.routes.iter().find(|(prefix, _)| path.starts_with(prefix)) {
-            Some((_, route)) => route(request).await.map(RlsBody::Beside),
+            Some((_, route)) => match timeout(MESSAGE_MAX, route(request)).await {
+                Ok(answer) => answer.map(RlsBody::Beside),
+                Err(_) => too_slow().map(RlsBody::Unary),
+            },
             None => unknown_call(path).map(RlsBody::Unary),
         }
     }

@@ -236,6 +236,11 @@ impl Failed {
     }
 }
 
+/// A call whose message did not come.
+pub(crate) fn too_slow() -> Response<UnaryBody> {
+    Failed::new(Code::DeadlineExceeded, "the message did not come in time").response()
+}
+
 /// A call that nobody answers.
 pub(crate) fn unknown_call(path: &str) -> Response<UnaryBody> {
     Failed::new(Code::Unimplemented, format!("there is no method {path}")).response()

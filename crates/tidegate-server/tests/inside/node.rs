@@ -60,6 +60,7 @@ impl Inside {
             started_us: START.get(),
             reloaded_us: AtomicU64::new(START.get()),
             build: Build { version: "0", commit: "none", profile: "test" },
+            aside: tokio::sync::Semaphore::new(1),
             fault,
         };
         Self { core: Core::new(0, Arc::new(node)), clock }
@@ -72,8 +73,13 @@ impl Inside {
         let descriptor = Descriptor { entries, hits_addend: Some(hits), ..Descriptor::default() };
         let request = Request { domain: "shop".into(), descriptors: vec![descriptor], hits_addend: 0 };
         let mut out = Vec::new();
-        let (message, now) = (request.encode_to_vec(), self.core.node.now());
-        self.core.should_rate_limit(&message, Standing::Outside, None, now, &mut out)?;
+        self.core.should_rate_limit(
+            &request.encode_to_vec(),
+            Standing::Outside,
+            None,
+            self.core.node.now(),
+            &mut out,
+        )?;
         Ok(Response::decode(out.as_slice()).expect("a response"))
     }
 

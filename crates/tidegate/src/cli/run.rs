@@ -58,18 +58,18 @@ fn serve(settings: Settings) -> io::Result<ExitCode> {
         Err(error) => return Err(io::Error::other(error.to_string())),
     };
     output::write(&greeting(&running))?;
-    running.wait()
+    Ok(running.wait())
 }
 
 /// What somebody at a terminal wants to know.
 fn greeting(running: &Running) -> String {
-    let [rls, http] = running.addresses;
+    let [rls, http] = running.serving.addresses;
     let mut text = format!(
         "Tidegate {} is running. It limits alone: counters are in its memory.\n\n  \
          RLS   {rls}  (gRPC: point Envoy here)\n  HTTP  http://{http}  (checks, /metrics, /readyz)\n",
         env!("CARGO_PKG_VERSION"),
     );
-    if running.demo {
+    if running.serving.demo {
         text += &format!(
             "\nThere is no folder `rules` here, so these are demo rules: 5 requests in any 10 seconds for each API key.\n\
              Try it, six times within ten seconds:\n\n  \

@@ -1,6 +1,6 @@
 //! What outlives the process: the secret that keys are hashed under, and the counters of a node that ended gracefully.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -75,7 +75,10 @@ impl Data {
         let lock_path = folder.join(LOCK);
         let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&lock_path);
         let lock = lock.map_err(at(&lock_path))?;
-        lock.try_lock().map_err(|_| DataError::Taken { path: folder.to_path_buf() })?;
+        lock.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => DataError::Taken { path: folder.to_path_buf() },
+            TryLockError::Error(why) => at(&lock_path)(why),
+        })?;
         let path = folder.join(SECRET);
         let secret = match fs::read_to_string(&path) {
             Ok(text) => hex(text.trim()).ok_or(DataError::Secret { path })?,
@@ -94,9 +97,10 @@ impl Data {
         Secret::new(self.secret)
     }
 
-    /// Loads the counters of the last run, if it left any. They are loaded once: after a crash, old ones would be wrong.
+    /// Loads the counters of the last run, if it left any. A file that cannot be loaded is put aside.
     pub(super) fn load_counters(&self, counters: &Memory, now: Micros) {
-        let Some(path) = self.folder.as_ref().map(|folder| folder.join(COUNTERS)) else { return };
+        let Some(folder) = &self.folder else { return };
+        let path = folder.join(COUNTERS);
         let Ok(file) = File::open(&path) else { return };
         match counters.load_snapshot(file, &self.label(), now) {
             Ok(loaded) => tracing::info!(
@@ -106,11 +110,23 @@ impl Data {
                 "counters of the last run loaded"
             ),
             Err(error) => {
-                tracing::warn!(%error, file = %path.display(), "counters of the last run not loaded")
+                let aside = folder.join(format!("{COUNTERS}.rejected"));
+                tracing::warn!(%error, kept_as = %aside.display(), "counters of the last run not loaded");
+                if let Err(error) = fs::rename(&path, &aside) {
+                    tracing::warn!(%error, file = %path.display(), "a file of old counters cannot be renamed");
+                }
             }
         }
-        if let Err(error) = fs::remove_file(&path) {
-            tracing::warn!(%error, file = %path.display(), "a file of old counters cannot be removed");
+    }
+
+    /// Removes the counters of the last run. They are loaded once: after a crash, old ones would be wrong.
+    pub(super) fn forget_counters(&self) {
+        let Some(path) = self.folder.as_ref().map(|folder| folder.join(COUNTERS)) else { return };
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!(%error, file = %path.display(), "a file of old counters cannot be removed");
+            }
+            _ => {}
         }
     }
 

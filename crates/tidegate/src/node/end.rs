@@ -9,7 +9,7 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::sleep;
 
-use super::Running;
+use super::{Running, Serving};
 
 /// Signals that end a node.
 pub(super) struct Signals {
@@ -27,8 +27,8 @@ enum Asked {
 }
 
 impl Signals {
-    /// Takes note of them from now on. Without this they would end the process as it stands.
-    pub(super) fn register(runtime: &Runtime) -> io::Result<Self> {
+    /// From now on they are waited for.
+    pub(super) fn install(runtime: &Runtime) -> io::Result<Self> {
         let _inside = runtime.enter();
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
@@ -43,24 +43,26 @@ impl Signals {
 
 impl Running {
     /// Serves until a signal says to end, then ends.
-    pub(crate) fn wait(self) -> io::Result<ExitCode> {
-        let hurried = self.runtime.block_on(async {
-            let mut signals = self.signals.lock().await;
-            let asked = signals.next().await;
+    pub(crate) fn wait(self) -> ExitCode {
+        let Self { serving, runtime, mut signals } = self;
+        let asked = runtime.block_on(signals.next());
+        let hurried = runtime.block_on(async {
             tokio::select! {
-                () = self.drain(asked) => false,
+                () = serving.drain(asked) => false,
                 _ = signals.next() => true,
             }
         });
         if hurried {
             tracing::warn!("told to end a second time: ending at once, counters are not saved");
-            return Ok(ExitCode::FAILURE);
+            return ExitCode::FAILURE;
         }
-        self.data.save_counters(&self.node.counters, self.node.now());
+        serving.data.save_counters(&serving.node.counters, serving.node.now());
         tracing::info!("ended");
-        Ok(ExitCode::SUCCESS)
+        ExitCode::SUCCESS
     }
+}
 
+impl Serving {
     async fn drain(&self, asked: Asked) {
         self.node.draining.store(true, Ordering::Relaxed);
         self.beside.tell_health(false).await;
@@ -68,10 +70,10 @@ impl Running {
         tracing::info!(delay_ms = delay.as_millis() as u64, "ending: not ready any more, still serving");
         sleep(delay).await;
         self.cores.end();
+        self.beside.end().await;
         let waited = tokio::time::timeout(self.settings.drain_timeout, self.cores.idle());
         if waited.await.is_err() {
-            let open: usize = self.cores.loads().iter().sum();
-            tracing::warn!(open, "some connections did not end in time");
+            tracing::warn!("some connections did not end in time");
         }
     }
 }

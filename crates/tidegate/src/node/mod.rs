@@ -2,6 +2,7 @@
 
 mod data; // what outlives the process
 mod end; // signals, and how a node ends
+mod internal; // secrets of calls from inside
 mod rules; // which rules, and what is told when they change
 
 use std::io;
@@ -11,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use tidegate_clock::Clock;
 use tidegate_config::{Following, ListenerSettings, Loaded, Settings, Watch};
 use tidegate_core::Micros;
@@ -19,12 +21,12 @@ use tidegate_server::reply::body::BodyStyle;
 use tidegate_server::reply::headers::Dialect;
 use tidegate_server::rls::Beside;
 use tidegate_server::{
-    Core, Cores, Entrance, Entrances, InternalCalls, Lifetime, Listener, Node, PlaceLimits, Places, Protocol,
-    Receipts, ReplyStyle, Tls, TlsError, TlsFiles, listen,
+    Core, Cores, Entrance, Entrances, Lifetime, Listener, Node, PlaceLimits, Places, Protocol, Receipts,
+    ReplyStyle, Tls, TlsError, TlsFiles, listen,
 };
 use tidegate_telemetry::{Build, Metrics, RefusalLog, TopKeys};
 use tokio::runtime::Runtime;
-use tokio::sync::Mutex;
+use tokio::sync::Semaphore;
 
 use data::{Data, DataError};
 use end::Signals;
@@ -77,14 +79,19 @@ pub(crate) enum StartError {
 
 /// A node that serves.
 pub(crate) struct Running {
+    pub(crate) serving: Serving,
+    /// For what is no decision. It runs while somebody waits on it.
+    runtime: Runtime,
+    signals: Signals,
+}
+
+/// What a node is made of.
+pub(crate) struct Serving {
     node: Arc<Node>,
     cores: Arc<Cores>,
     beside: Beside,
-    runtime: Runtime,
     data: Data,
     settings: Settings,
-    /// What it waits for.
-    signals: Mutex<Signals>,
     /// Where it listens: RLS, then HTTP.
     pub(crate) addresses: [SocketAddr; 2],
     /// Does it run on the demo rules?
@@ -92,6 +99,7 @@ pub(crate) struct Running {
     /// Files that are followed while it runs.
     _following: Option<Following>,
     _certificates: Vec<Watch>,
+    _secrets: Option<Watch>,
 }
 
 impl Running {
@@ -106,6 +114,12 @@ impl Running {
         let rls = Door::open("rls.listen", Protocol::Rls, &settings.rls, &settings, &metrics)?;
         let http = Door::open("http.listen", Protocol::Http, &settings.http, &settings, &metrics)?;
         let addresses = [rls.listener.address()?, http.listener.address()?];
+
+        // Before anything is read that would be lost: whoever ends the node while it starts, ends it well.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let signals = Signals::install(&runtime)?;
+        let internal_calls = internal::load(&settings)?;
+        tell_public(&settings);
 
         let data = Data::open(&settings)?;
         let (files, demo) = rules::files(&settings);
@@ -124,7 +138,7 @@ impl Running {
             refusals: RefusalLog::new(settings.log_refusals_per_second, threads),
             top: TopKeys::new(threads),
             receipts: Receipts::default(),
-            internal_calls: internal_calls(&settings)?,
+            internal_calls: internal_calls.map(ArcSwap::from_pointee),
             internal_domain: settings.internal.domain.clone(),
             default_domain: settings.http_default_domain.clone(),
             on_failure: settings.rules.defaults.on_store_failure.unwrap_or_default(),
@@ -135,6 +149,7 @@ impl Running {
             started_us: clock.wall_now_us(),
             reloaded_us: AtomicU64::new(clock.wall_now_us()),
             build: BUILD,
+            aside: Semaphore::new(1),
             fault: None,
             clock,
         });
@@ -146,10 +161,6 @@ impl Running {
             })?
         };
         let cores = Arc::new(cores);
-        // It runs while somebody waits on it: from `wait` on.
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        // Before anybody is let in or told that it runs: whoever then asks it to end means an end in good order.
-        let signals = Mutex::new(Signals::register(&runtime)?);
         runtime.block_on(beside.tell_health(true));
         let certificates =
             [&rls, &http].into_iter().filter_map(Door::follow_certificates).collect::<io::Result<_>>()?;
@@ -158,19 +169,22 @@ impl Running {
         }
         sweep(&runtime, &node);
         let following = rules::follow(&node, &settings, demo, &runtime)?;
-        Ok(Self {
+        let secrets = internal::follow(&node, &settings).transpose()?;
+        rules::tell_missing_domains(&node);
+        data.forget_counters(); // They are this node's now, and nothing can keep it from serving any more.
+        let serving = Serving {
             node,
             cores,
             beside,
-            runtime,
             data,
             settings,
-            signals,
             addresses,
             demo,
             _following: following,
             _certificates: certificates,
-        })
+            _secrets: secrets,
+        };
+        Ok(Self { serving, runtime, signals })
     }
 }
 
@@ -238,12 +252,16 @@ fn style(said: &ListenerSettings) -> ReplyStyle {
     }
 }
 
-fn internal_calls(settings: &Settings) -> Result<Option<InternalCalls>, StartError> {
-    let Some(path) = &settings.internal.secrets_file else { return Ok(None) };
-    let wrong = |why: String| StartError::Secrets { path: path.clone(), why };
-    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-    let calls = InternalCalls::of_text(&text, settings.internal.max_age);
-    calls.map(Some).map_err(|error| wrong(error.to_string()))
+/// Whoever can reach a rate limit service can spend everybody's limits.
+fn tell_public(settings: &Settings) {
+    for (setting, said) in [("rls.listen", &settings.rls), ("http.listen", &settings.http)] {
+        let public = said.listen.filter(|address| !address.ip().is_loopback());
+        let asks_clients = said.tls.as_ref().is_some_and(|tls| tls.client_roots.is_some());
+        if let Some(address) = public.filter(|_| !asks_clients) {
+            tracing::warn!(setting, %address, "anybody who can reach this address can spend everybody's limits; \
+                let only your proxies reach it, or ask clients for certificates (tls_client_roots)");
+        }
+    }
 }
 
 /// Idle keys leave, a few at a time, on a thread where nobody waits.

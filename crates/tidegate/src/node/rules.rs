@@ -32,18 +32,15 @@ pub(super) fn load(files: RuleFiles, secret: Secret, threads: usize) -> Result<(
     LiveRules::start_with(files, secret, move |book, before| InForce::new(book, threads, before))
 }
 
-/// Loads rules again when they change, and tells of it. Without a watch, only a signal does that.
+/// Loads rules again when they change, and tells of it. Without a watch, only a signal does that; the demo never changes.
 pub(super) fn follow(
     node: &Arc<Node>,
     settings: &Settings,
     demo: bool,
     runtime: &Runtime,
 ) -> std::io::Result<Option<Following>> {
-    if demo {
-        return Ok(None);
-    }
     let told = Arc::downgrade(node);
-    if settings.watch {
+    if settings.watch && !demo {
         let follow = node.rules.follow(move |_, loaded| {
             if let Some(node) = told.upgrade() {
                 tell(&node, loaded);
@@ -56,6 +53,10 @@ pub(super) fn follow(
     runtime.spawn(async move {
         while hangups.recv().await.is_some() {
             let Some(node) = told.upgrade() else { return };
+            if demo {
+                tracing::info!("demo rules are built in: there is nothing to load again");
+                continue;
+            }
             let reloading = tokio::task::spawn_blocking(move || {
                 let loaded = node.rules.reload();
                 tell(&node, &loaded);
@@ -71,6 +72,14 @@ fn tell(node: &Node, loaded: &Loaded) {
         node.reloaded_us.store(node.clock.wall_now_us(), Ordering::Relaxed);
     }
     tell_loaded(loaded, node.rules.in_force().book.rules().len(), false);
+    tell_missing_domains(node);
+}
+
+/// A setting with a typing error would switch limits off, in silence.
+pub(super) fn tell_missing_domains(node: &Node) {
+    for (setting, domain) in node.missing_domains(&node.rules.in_force().book) {
+        tracing::warn!(setting, domain, "no rule has this domain: what is counted there is not limited");
+    }
 }
 
 /// Says what came of loading rules.
