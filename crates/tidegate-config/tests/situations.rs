@@ -100,7 +100,7 @@ fn unsteady(folder: &Path) -> String {
         });
         // The two may, by luck, keep out of each other's way.
         let loads = std::iter::repeat_with(|| load(&files(folder)));
-        let refused = loads.take(200).find(|loaded| !loaded.is_valid());
+        let refused = loads.take(3_000).find(|loaded| !loaded.is_valid());
         done.store(true, Ordering::Relaxed);
         refused.map_or_else(String::new, |loaded| loaded.report.render(&loaded.sources, Style::Plain))
     })

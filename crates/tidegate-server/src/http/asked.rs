@@ -147,7 +147,7 @@ impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for AtMost<T, 
                 let mut all = Vec::new();
                 while let Some(item) = items.next_element()? {
                     if all.len() == MAX {
-                        return Err(serde::de::Error::custom(format!("{TOO_MANY} {MAX}")));
+                        return Err(serde::de::Error::custom(format!("{TOO_MANY} {MAX} items,")));
                     }
                     all.push(item);
                 }

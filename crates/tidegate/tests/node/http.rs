@@ -270,14 +270,14 @@ async fn every_error_says_how_to_mend_it() {
             "/v1/check",
             &long(&descriptors),
             413,
-            "65 descriptors with 0 entries; a request may have 64 and 512",
+            "a list is too long: it may have 64 items, at line 1 column 991",
         ),
         (
             "POST",
             "/v1/check",
             &many_entries,
             413,
-            "1 descriptors with 513 entries; a request may have 64 and 512",
+            "a list is too long: it may have 512 items, at line 1 column 12340",
         ),
         ("POST", "/v1/check", r#"{"clientId": "a", "id": "x"}"#, 400, "\"id\" has no meaning here"),
         (
