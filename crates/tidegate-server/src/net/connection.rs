@@ -36,9 +36,9 @@ const PREFACE_BYTES: usize = 24;
 const STREAMS_MAX: u32 = 1_024;
 const RESETS_MAX: usize = 4 * STREAMS_MAX as usize;
 /// How many calls may be reset by the node, over the whole life of a connection: those that go on sending when they are answered already,
-/// or are too many at once. Each is over with that and leaves nothing behind, while the end of a connection fails every call on it, and
-/// Envoy lets pass what failed; so it takes an attack.
-const OWN_RESETS_MAX: usize = 1 << 20;
+/// or are too many at once. The end of a connection fails every call on it, and Envoy lets pass what failed, so a few must not do it; but
+/// each stays in memory until the client takes note of it.
+const OWN_RESETS_MAX: usize = 4 * STREAMS_MAX as usize;
 /// Headers of one request.
 const HEADER_BYTES_MAX: u32 = 64 << 10;
 const HEADERS_MAX: usize = 128;

@@ -54,7 +54,10 @@ fn over_http_too_and_it_is_counted() {
     let body = |key: &str, value: &str| {
         format!(r#"{{"descriptors":[{{"entries":[{{"key":"{key}","value":"{value}"}}]}}]}}"#)
     };
-    let unavailable = r#"{"allowed":false,"remaining":null,"limit":null,"retryAfterMs":1000,"reset":null,"rule":null,"mode":"degraded","bound":"unbounded","code":"STORE_UNAVAILABLE"}"#;
+    let unavailable = concat!(
+        r#"{"allowed":false,"remaining":null,"limit":null,"retryAfterMs":1000,"reset":null,"rule":null,"#,
+        r#""mode":"degraded","bound":"unbounded","code":"STORE_UNAVAILABLE"}"#,
+    );
     for (key, status, told) in [
         ("allow", "HTTP/1.1 200 OK", r#""allowed":true"#),
         ("local", "HTTP/1.1 200 OK", r#""bound":"unbounded""#),

@@ -29,7 +29,8 @@ async fn check_and_inspect_ask_the_node() {
         (
             &["check", "user=bob", "--cost", "3"],
             3,
-            "refused by shop|user#per-user\n  remaining  2 of 2\n  passes in  no wait cures it (COST_EXCEEDS_LIMIT)\n  bound      +0/-0 (local)\n",
+            "refused by shop|user#per-user\n  remaining  2 of 2\n  passes in  no wait cures it \
+             (COST_EXCEEDS_LIMIT)\n  bound      +0/-0 (local)\n",
         ),
         (&["check", "nobody=knows"], 0, "admitted; no limit was counted for it\n"),
         (

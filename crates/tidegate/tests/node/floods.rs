@@ -8,8 +8,8 @@ use prost::Message as _;
 use rustix::process::Signal;
 
 use crate::support::frames::{
-    ACK, CONTINUATION, DATA, END_HEADERS, Frames, GOAWAY, HEADERS, PING, RST_STREAM, WINDOW_UPDATE, call,
-    call_in_two, field, frame, head, reset, streams,
+    ACK, CONTINUATION, DATA, END_HEADERS, Frames, GOAWAY, HEADERS, PING, RST_STREAM, SETTINGS, WINDOW_UPDATE,
+    call, call_in_two, field, frame, head, reset, streams,
 };
 use crate::support::{Node, Setup, asks, descriptor};
 
@@ -141,7 +141,8 @@ async fn calls_that_the_node_has_to_reset_take_no_memory() {
     let node = start();
     // A window that grows beyond all bounds is an error of the stream.
     let wrong = |number| [head(number), frame(WINDOW_UPDATE, 0, number, &i32::MAX.to_be_bytes())].concat();
-    assert_eq!(stays_small(&node, wrong).await, 1, "nobody was sent away");
+    let connections = stays_small(&node, wrong).await;
+    assert!(connections <= 1 + FLOOD / RESETS_AT_LEAST, "{connections} connections");
 }
 
 #[tokio::test]
@@ -214,6 +215,43 @@ async fn more_calls_at_once_than_may_be_are_refused_one_by_one() {
     }
     let data = frame(DATA, 1, 1, &crate::support::grpc::framed(&message("alice")));
     assert!(frames.send(&data).await);
+    assert!(frames.find(DATA, 1).await.is_some());
+}
+
+#[tokio::test]
+async fn a_client_that_takes_no_answers_is_given_no_more_memory() {
+    let node = start();
+    let message = message("alice");
+    let closed = frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]); // Windows of no bytes.
+    let attack = async |count: usize| {
+        let (mut sent, mut connections) = (0, 0);
+        while sent < count {
+            connections += 1;
+            let mut frames = Frames::connect(node.rls).await;
+            let (mut numbers, mut goes_on) = (streams(), frames.send(&closed).await);
+            while sent < count && goes_on {
+                let calls = numbers.by_ref().take(500).flat_map(|number| call(number, &message));
+                goes_on = frames.send_and_read(&calls.collect::<Vec<u8>>()).await;
+                sent += 500;
+            }
+        }
+        connections
+    };
+    let mut connections = attack(50_000).await;
+    let before = node.rss_bytes();
+    connections += attack(100_000).await;
+    let after = node.rss_bytes();
+    assert!(after < before + SLACK_BYTES, "from {before} to {after} bytes");
+    assert_eq!(node.rls().await.ask(&asks("shop", [descriptor(&[("user", "b")])])).await.overall_code, 1);
+    let used = node.used(r#"{"descriptors":[{"entries":[{"key":"user","value":"alice"}]}]}"#).await;
+    assert!(
+        used[0] <= 1_024 * connections,
+        "on each connection so many wait, and what is refused is not charged"
+    );
+    // Who takes its answers later gets them later.
+    let mut frames = Frames::connect(node.rls).await;
+    assert!(frames.send(&[closed, call(1, &message)].concat()).await);
+    assert!(frames.send(&frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 255, 255])).await);
     assert!(frames.find(DATA, 1).await.is_some());
 }
 

@@ -29,7 +29,10 @@ async fn a_check_has_a_short_and_a_long_form() {
         (short.status, short.body.as_str()),
         (
             200,
-            r#"{"allowed":true,"remaining":1,"limit":2,"retryAfterMs":0,"reset":3600,"rule":"shop|api_key|endpoint:POST /orders#orders","mode":"local","bound":{"over":0,"under":0}}"#
+            concat!(
+                r#"{"allowed":true,"remaining":1,"limit":2,"retryAfterMs":0,"reset":3600,"#,
+                r#""rule":"shop|api_key|endpoint:POST /orders#orders","mode":"local","bound":{"over":0,"under":0}}"#,
+            )
         )
     );
     assert_eq!(short.header("content-type"), "application/json");
@@ -222,7 +225,9 @@ async fn every_error_says_how_to_mend_it() {
             "/v1/check",
             r#"{"clientID": "a"}"#,
             400,
-            "the body is not understood: unknown field `clientID`, expected one of `domain`, `descriptors`, `hitsAddend`, `hits_addend`, `clientId`, `client_id`, `endpoint`, `cost`, `id`, `receipt`, `units`, `actual` at line 1 column 11",
+            "the body is not understood: unknown field `clientID`, expected one of `domain`, `descriptors`, \
+             `hitsAddend`, `hits_addend`, `clientId`, `client_id`, `endpoint`, `cost`, `id`, `receipt`, \
+             `units`, `actual` at line 1 column 11",
         ),
         (
             "POST",
@@ -350,14 +355,16 @@ async fn every_error_says_how_to_mend_it() {
             "/",
             "",
             404,
-            "there is no /; there are: /v1/check, /v1/acquire, /v1/renew, /v1/release, /v1/refund, /v1/settle, /v1/inspect, /v1/top, /livez, /readyz, /healthz, /healthcheck, /metrics",
+            "there is no /; there are: /v1/check, /v1/acquire, /v1/renew, /v1/release, /v1/refund, \
+             /v1/settle, /v1/inspect, /v1/top, /livez, /readyz, /healthz, /healthcheck, /metrics",
         ),
         (
             "POST",
             "/v1/check/",
             ALICE,
             404,
-            "there is no /v1/check/; there are: /v1/check, /v1/acquire, /v1/renew, /v1/release, /v1/refund, /v1/settle, /v1/inspect, /v1/top, /livez, /readyz, /healthz, /healthcheck, /metrics",
+            "there is no /v1/check/; there are: /v1/check, /v1/acquire, /v1/renew, /v1/release, /v1/refund, \
+             /v1/settle, /v1/inspect, /v1/top, /livez, /readyz, /healthz, /healthcheck, /metrics",
         ),
     ];
     // All on one connection: an error does not end it.
