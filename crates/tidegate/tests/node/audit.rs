@@ -327,3 +327,30 @@ async fn who_is_told_to_end_as_soon_as_it_runs_ends_in_good_order() {
         assert!(log.contains("counters saved for the next run"), "{log}");
     }
 }
+
+#[tokio::test]
+async fn a_start_that_fails_keeps_the_counters() {
+    let setup = Setup::new("domain: shop\ndescriptors:\n  - key: api_key\n    rate_limit: { limit: 9/1h }\n");
+    let node = setup.start();
+    node.http().await.post("/v1/check", r#"{"clientId": "a", "cost": 4}"#).await;
+    assert_eq!(node.stop().await.0, 0);
+    let failed = setup.clone().set("internal-secrets-file", "nowhere").run_node();
+    assert!(failed.code == 1 && failed.err.contains("internal.secrets_file"), "{failed:?}");
+    let node = setup.start();
+    assert_eq!(node.used(r#"{"clientId": "a"}"#).await, [4]);
+    // And what cannot be read is kept for somebody who can.
+    assert_eq!(node.stop().await.0, 0);
+    setup.write("data/counters", "from another version");
+    let node = setup.start();
+    assert_eq!(node.used(r#"{"clientId": "a"}"#).await, [0]);
+    assert!(setup.path().join("data/counters.rejected").exists());
+}
+
+#[tokio::test]
+async fn a_hangup_does_not_end_a_node_with_demo_rules() {
+    let mut node = Setup::demo().start();
+    node.signal(rustix::process::Signal::HUP);
+    until("it tells of it", async || node.log().contains("nothing to load again").then_some(())).await;
+    assert!(node.is_running());
+    assert_eq!(node.http().await.get("/readyz").await.status, 200);
+}

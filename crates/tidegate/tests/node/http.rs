@@ -545,3 +545,71 @@ async fn no_name_of_a_rule_gets_out_of_its_header() {
         assert_eq!(http.get("/livez").await.body, "ok\n", "what follows is read as what follows");
     }
 }
+
+#[tokio::test]
+async fn a_look_and_a_charge_on_one_counter_are_one_take() {
+    let node = Node::start(
+        "domain: shop\ndescriptors:\n  - key: user\n    rate_limit: { limit: 3/1h, algorithm: fixed_window }\n",
+    );
+    let body = r#"{"descriptors": [{"entries": [{"key": "user", "value": "a"}]}, {"entries": [{"key": "user", "value": "a"}], "hitsAddend": 0}]}"#;
+    let mut http = node.http().await;
+    for allowed in [true, true, true, false] {
+        let explained = http.post("/v1/check?explain", body).await.json();
+        assert_eq!(explained["explanation"]["admitted"], allowed, "it says what is said then");
+        assert_eq!(http.post("/v1/check", body).await.json()["allowed"], allowed);
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_done_is_not_done_by_half() {
+    let node = Node::start(RULES);
+    let mut http = node.http().await;
+    // There is nothing to hold, so nothing is charged.
+    assert_eq!(http.post("/v1/acquire", r#"{"clientId": "alice", "id": "1"}"#).await.status, 400);
+    assert_eq!(node.used(ALICE).await, [0]);
+    // A receipt that is sent with another request stays good for its own.
+    let receipt =
+        http.post("/v1/check", r#"{"clientId": "alice", "receipt": true}"#).await.json()["receipt"].clone();
+    let refund = |client: &str| json!({ "clientId": client, "receipt": receipt }).to_string();
+    let wrong = http.post("/v1/refund", &refund("bob")).await;
+    assert!(wrong.status == 400 && wrong.body.contains("for another request"), "{}", wrong.body);
+    assert_eq!(http.post("/v1/refund", &refund("alice")).await.status, 200);
+    assert_eq!(node.used(ALICE).await, [0]);
+}
+
+#[tokio::test]
+async fn whoever_is_admitted_by_another_quota_is_not_among_the_refused() {
+    let quota = "domain: shop\ndescriptors:\n  \
+                 - { key: small, quota_mode: true, rate_limit: { limit: 1/1h } }\n  \
+                 - { key: large, quota_mode: true, rate_limit: { limit: 100/1h } }\n";
+    let node = Node::start(quota);
+    let entry = |key: &str| json!({ "entries": [{ "key": key, "value": "a" }] });
+    let body = json!({ "descriptors": [entry("small"), entry("large")] }).to_string();
+    let mut http = node.http().await;
+    for _ in 0..4 {
+        assert_eq!(http.post("/v1/check", &body).await.json()["allowed"], true);
+    }
+    assert_eq!(http.get("/v1/top").await.json()["keys"], json!([]));
+    assert!(!node.log().contains("refused a request"), "{}", node.log());
+}
+
+#[tokio::test]
+async fn explanations_and_metrics_of_many_at_once_take_turns() {
+    let node = Node::start(RULES);
+    let asked: Vec<_> = (0..40)
+        .map(|at| {
+            let address = node.http;
+            tokio::spawn(async move {
+                let mut http = crate::support::Http::connect(address).await;
+                match at % 2 {
+                    0 => http.get("/metrics").await.status,
+                    _ => http.post("/v1/check?explain", ALICE).await.status,
+                }
+            })
+        })
+        .collect();
+    for answer in asked {
+        assert_eq!(answer.await.expect("an answer"), 200);
+    }
+    assert!(node.threads() < 20, "{} threads", node.threads());
+}

@@ -3,7 +3,7 @@
 use tidegate_clock::Clock;
 use tidegate_server::{INTERNAL_CALL, sign};
 
-use crate::support::{Node, Setup, asks, descriptor};
+use crate::support::{Node, Setup, asks, descriptor, until};
 
 const RULES: &str = "
 domain: shop
@@ -89,4 +89,29 @@ async fn calls_from_inside_can_have_limits_of_their_own() {
     assert_eq!(admitted(&node, &header).await, [true, false], "the fourth of three");
     assert_eq!(node.used(BODY).await, [0], "the limits of others are not touched");
     assert_eq!(admitted(&node, "").await, [true, false]);
+}
+
+#[tokio::test]
+async fn secrets_rotate_while_the_node_runs() {
+    let setup = setup();
+    let node = setup.start();
+    let third = b"the secret of the day after tomorrow";
+    assert_eq!(
+        admitted(&node, &sign(third, None, now_s())).await,
+        [true, false],
+        "the first call is not refused"
+    );
+    setup.write("secrets", std::str::from_utf8(third).expect("text"));
+    until("the new secret holds", async || {
+        let header = sign(third, None, now_s());
+        let answer = node.http().await.request("POST", "/v1/check", &[(INTERNAL_CALL, &header)], BODY).await;
+        (answer.json()["allowed"] == true).then_some(())
+    })
+    .await;
+    setup.write("secrets", "short\n");
+    until("the mistake is told", async || {
+        node.log().contains("secrets of internal calls not loaded").then_some(())
+    })
+    .await;
+    assert_eq!(admitted(&node, &sign(third, None, now_s())).await, [true, true], "the old ones stay");
 }

@@ -200,6 +200,11 @@ impl Node {
         kib * 1_024
     }
 
+    /// How many threads it has.
+    pub(crate) fn threads(&self) -> usize {
+        fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("it runs").count()
+    }
+
     /// Lets it have so many file handles, and no more.
     pub(crate) fn limit_files(&self, count: u64) {
         let limit = Rlimit { current: Some(count), maximum: Some(count) };
