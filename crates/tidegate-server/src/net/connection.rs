@@ -181,12 +181,15 @@ async fn live<C: Future<Output = Result<(), hyper::Error>>>(
         tokio::select! {
             biased;
             ended = &mut connection => return told(ended),
-            () = grow_old(lifetime.age) => {}
+            () = grow_old(lifetime.age.map(|age| age.saturating_sub(GREETING_MAX))) => {}
             _ = phase.wait_for(|phase| *phase != Phase::Serving) => {}
         }
     }
+    // A connection that is only old has time, however little there is at the end of a node.
+    let ending = *phase.borrow() != Phase::Serving;
+    let grace = if ending { lifetime.grace } else { lifetime.grace.max(GREETING_MAX) };
     shut_down(connection.as_mut());
-    match timeout(lifetime.grace, connection).await {
+    match timeout(grace, connection).await {
         Ok(ended) => told(ended),
         Err(_) => Err("it did not end in time".into()),
     }

@@ -19,13 +19,18 @@ pub enum CallError {
     Unavailable,
 }
 
-/// What was asked, for metrics.
+/// What was answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Answered {
-    /// Go on.
-    Admitted,
-    /// Stop.
-    Refused,
+pub struct Answered {
+    /// May it go on?
+    pub admitted: bool,
+    /// The id of places that were taken, if nobody knows it but whoever reads the answer.
+    pub lease: Option<LeaseId>,
+}
+
+impl Answered {
+    const ADMITTED: Self = Self { admitted: true, lease: None };
+    pub(super) const REFUSED: Self = Self { admitted: false, lease: None };
 }
 
 impl Core {
@@ -50,7 +55,7 @@ impl Core {
         }
         if request.too_much {
             refuse_all(request.descriptors_came, out);
-            return Ok(Answered::Refused);
+            return Ok(Answered::REFUSED);
         }
         let id = LeaseId::new(self.fresh_id());
         let domain = match (standing, &self.node.internal_domain) {
@@ -69,14 +74,27 @@ impl Core {
             out.truncate(start); // If the first attempt broke half-way.
             match decided {
                 Decided::Counted(decision, in_force) => {
-                    self.write_decision(decision, in_force, &query, &id, out);
-                    Ok(if decision.admitted { Answered::Admitted } else { Answered::Refused })
+                    let told = self.write_decision(decision, in_force, &query, &id, out);
+                    Ok(Answered { admitted: decision.admitted, lease: told.then_some(id) })
                 }
                 Decided::ByPolicy(policy) => by_policy(policy, query.descriptors.len(), out),
             }
         })
     }
 
+    /// Gives back the places that a call took whose answer nobody will read.
+    pub(super) fn give_back(&self, message: &[u8], lease: LeaseId) {
+        let Ok(request) = RateLimitRequest::parse(message) else { return };
+        let query = Query {
+            domain: request.domain,
+            entries: &request.entries,
+            descriptors: &request.descriptors,
+            lease: Some(lease.as_str()),
+        };
+        self.decide(&query, &Asks::Release, None, self.node.now(), |_| ());
+    }
+
+    /// Says whether it told an id that nobody else knows.
     fn write_decision(
         &self,
         decision: &Decision<'_>,
@@ -84,9 +102,10 @@ impl Core {
         query: &Query<'_>,
         id: &LeaseId,
         out: &mut Vec<u8>,
-    ) {
+    ) -> bool {
         if decision.too_much {
-            return refuse_all(query.descriptors.len(), out);
+            refuse_all(query.descriptors.len(), out);
+            return false;
         }
         let overall = if decision.admitted { Code::Ok } else { Code::OverLimit };
         let mut writer = ResponseWriter::start(out, overall);
@@ -97,7 +116,7 @@ impl Core {
         if !style.headers.is_empty() || style.body.is_some() {
             self.write_reply(decision, in_force, query, style, &mut writer);
         }
-        write_metadata(decision, id, style.metadata, &mut writer);
+        write_metadata(decision, id, style.metadata, &mut writer)
     }
 
     fn write_reply(
@@ -164,8 +183,13 @@ fn current_limit<'d>(limit: &Limit, name: &'d str) -> Option<CurrentLimit<'d>> {
 }
 
 /// Metadata for the proxy: the id of places that were taken, under the name by which the rule wants it back; and, if asked for, what
-/// decided.
-fn write_metadata(decision: &Decision<'_>, id: &LeaseId, verbose: bool, writer: &mut ResponseWriter<'_>) {
+/// decided. Says whether there was such an id.
+fn write_metadata(
+    decision: &Decision<'_>,
+    id: &LeaseId,
+    verbose: bool,
+    writer: &mut ResponseWriter<'_>,
+) -> bool {
     // Whoever named an id knows it.
     let named = decision.plan.takes().iter().zip(decision.answers).filter_map(|(take, answer)| {
         let took = take.fresh && decision.admitted && answer.verdict.applied > 0;
@@ -173,8 +197,9 @@ fn write_metadata(decision: &Decision<'_>, id: &LeaseId, verbose: bool, writer: 
         rule.said.lease_id.as_deref().filter(|_| took)
     });
     let told = if verbose { decision.told() } else { None };
-    if told.is_none() && named.clone().next().is_none() {
-        return;
+    let took = named.clone().next().is_some();
+    if told.is_none() && !took {
+        return false;
     }
     writer.metadata(|fields| {
         for name in named {
@@ -190,6 +215,7 @@ fn write_metadata(decision: &Decision<'_>, id: &LeaseId, verbose: bool, writer: 
             });
         }
     });
+    took
 }
 
 fn refuse_all(descriptors: usize, out: &mut Vec<u8>) {
@@ -204,7 +230,7 @@ fn admit_all(descriptors: usize, out: &mut Vec<u8>) -> Answered {
     for _ in 0..descriptors {
         writer.status(&Status { code: Code::Ok, limit: None, remaining: 0, reset: None });
     }
-    Answered::Admitted
+    Answered::ADMITTED
 }
 
 /// The answer to a message that is larger than may be: it is not read, so nobody knows how many descriptors it has.
@@ -222,11 +248,12 @@ fn by_policy(policy: OnStoreFailure, descriptors: usize, out: &mut Vec<u8>) -> R
     for _ in 0..descriptors {
         writer.status(&Status { code, limit: None, remaining: 0, reset });
     }
-    Ok(if code == Code::Ok { Answered::Admitted } else { Answered::Refused })
+    Ok(if code == Code::Ok { Answered::ADMITTED } else { Answered::REFUSED })
 }
 
-/// An id as text, without an allocation.
-struct LeaseId([u8; 16]);
+/// The id of places, as text.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LeaseId([u8; 16]);
 
 impl LeaseId {
     fn new(id: u64) -> Self {

@@ -1,6 +1,7 @@
 //! gRPC around the calls: frames, statuses and deadlines. `ShouldRateLimit` is answered here, without a layer between; health and
 //! reflection are left to tonic's services.
 
+use std::fmt;
 use std::fmt::Display;
 use std::future::poll_fn;
 use std::ops::Range;
@@ -17,7 +18,7 @@ use tidegate_core::Micros;
 use tidegate_telemetry::{RequestOutcome, Server};
 use tonic::Code;
 
-use super::answer::{Answered, CallError, refuse_unread};
+use super::answer::{Answered, CallError, LeaseId, refuse_unread};
 use crate::node::{Core, INTERNAL_CALL, Standing, TRACEPARENT};
 
 /// The path of the one call that matters.
@@ -104,8 +105,8 @@ impl Call {
         };
         let answered = message.and_then(|message| self.decide(message, now));
         let (outcome, response) = match answered {
-            Ok((Answered::Admitted, bytes)) => (RequestOutcome::Admitted, UnaryBody::response(bytes)),
-            Ok((Answered::Refused, bytes)) => (RequestOutcome::Refused, UnaryBody::response(bytes)),
+            Ok((true, body)) => (RequestOutcome::Admitted, body.response()),
+            Ok((false, body)) => (RequestOutcome::Refused, body.response()),
             Err(failed) if failed.code == Code::Unavailable => (RequestOutcome::Failed, failed.response()),
             Err(failed) => (RequestOutcome::Invalid, failed.response()),
         };
@@ -116,20 +117,22 @@ impl Call {
     }
 
     /// Answers the message, if it is not too large.
-    fn decide(&self, message: Option<Bytes>, now: Micros) -> Result<(Answered, Bytes), Failed> {
+    fn decide(&self, message: Option<Bytes>, now: Micros) -> Result<(bool, UnaryBody), Failed> {
         let trace = self.trace.as_ref().and_then(|value| value.to_str().ok());
         let mut out = Vec::with_capacity(ANSWER_BYTES);
         out.extend_from_slice(&[0; PREFIX_BYTES]);
-        let answered = match message {
-            Some(message) => self.core.should_rate_limit(&message, self.standing, trace, now, &mut out)?,
+        let answered = match &message {
+            Some(message) => self.core.should_rate_limit(message, self.standing, trace, now, &mut out)?,
             None => {
                 refuse_unread(&mut out);
-                Answered::Refused
+                Answered::REFUSED
             }
         };
         let length = u32::try_from(out.len() - PREFIX_BYTES).unwrap_or(u32::MAX);
         out[1..PREFIX_BYTES].copy_from_slice(&length.to_be_bytes());
-        Ok((answered, out.into()))
+        let held = message.zip(answered.lease);
+        let held = held.map(|(message, lease)| Box::new(Held { core: self.core.clone(), message, lease }));
+        Ok((answered.admitted, UnaryBody::Message(out.into(), held)))
     }
 }
 
@@ -249,17 +252,39 @@ pub(crate) fn unknown_call(path: &str) -> Response<UnaryBody> {
 /// One message, and that it is well.
 #[derive(Debug)]
 pub(crate) enum UnaryBody {
-    /// The message is still to be sent.
-    Message(Bytes),
-    /// The status is.
-    Status,
+    /// The message is still to be sent. What it says is held is given back if it never is.
+    Message(Bytes, Option<Box<Held>>),
+    /// The status is, and the message may be waiting still.
+    Status(Option<Box<Held>>),
     /// Nothing is.
     Done,
 }
 
+/// Places that were taken for a call, under an id that only its answer tells.
+pub(crate) struct Held {
+    core: Rc<Core>,
+    message: Bytes,
+    lease: LeaseId,
+}
+
+impl fmt::Debug for Held {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Held").field("lease", &self.lease).finish_non_exhaustive()
+    }
+}
+
+impl Drop for UnaryBody {
+    fn drop(&mut self) {
+        // The caller has gone, or gave up. It would be a minute, or whatever the limit says, until the places expire.
+        if let Self::Message(_, Some(held)) | Self::Status(Some(held)) = self {
+            held.core.give_back(&held.message, held.lease);
+        }
+    }
+}
+
 impl UnaryBody {
-    fn response(message: Bytes) -> Response<Self> {
-        let mut response = Response::new(Self::Message(message));
+    fn response(self) -> Response<Self> {
+        let mut response = Response::new(self);
         response.headers_mut().insert(http::header::CONTENT_TYPE, CONTENT_TYPE);
         response
     }
@@ -273,12 +298,16 @@ impl Body for UnaryBody {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        let frame = match std::mem::replace(&mut *self, Self::Done) {
-            Self::Message(message) => {
-                *self = Self::Status;
+        let frame = match &mut *self {
+            Self::Message(message, held) => {
+                let (message, held) = (std::mem::take(message), held.take());
+                *self = Self::Status(held);
                 Frame::data(message)
             }
-            Self::Status => {
+            // Nobody asks for this before the message is on its way. Whoever reads it holds what it says.
+            Self::Status(held) => {
+                *held = None;
+                *self = Self::Done;
                 let mut trailers = HeaderMap::with_capacity(1);
                 trailers.insert(GRPC_STATUS, HeaderValue::from_static("0"));
                 Frame::trailers(trailers)

@@ -8,7 +8,7 @@ mod request; // what comes
 mod response; // what goes
 mod wire; // protobuf
 
-pub use answer::{Answered, CallError};
+pub use answer::{Answered, CallError, LeaseId};
 pub(crate) use beside::RlsBody;
 pub use beside::{Beside, SERVICE};
 pub(crate) use grpc::Call;

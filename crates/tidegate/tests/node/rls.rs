@@ -1,7 +1,10 @@
 //! Envoy's protocol, every field of it both ways.
 
+use prost::Message as _;
+
+use crate::support::grpc::{SHOULD_RATE_LIMIT, framed};
 use crate::support::messages::{Descriptor, Override, Request, Response, Status, Value};
-use crate::support::{Grpc, Node, Setup, asks, descriptor};
+use crate::support::{Grpc, Node, Setup, asks, descriptor, until};
 
 const OK: i32 = 1;
 const OVER: i32 = 2;
@@ -376,4 +379,30 @@ async fn health_and_reflection_are_served_beside() {
             assert!(listed.contains(service), "{version}: {listed}");
         }
     }
+}
+
+#[tokio::test]
+async fn places_are_given_back_if_nobody_reads_the_answer() {
+    let rules = "domain: shop\ndescriptors:\n  \
+                 - { key: conc, rate_limit: { limit: 2, algorithm: concurrency, ttl: 1h, lease_id: lease } }\n";
+    let node = Node::start(rules);
+    let body = r#"{"descriptors": [{"entries": [{"key": "conc", "value": "a"}]}]}"#;
+    // A client that takes no byte of an answer, so that it is decided and not sent.
+    let stream = tokio::net::TcpStream::connect(node.rls).await.expect("a connection");
+    let mut builder = h2::client::Builder::new();
+    builder.initial_window_size(0);
+    let (sender, connection) = builder.handshake::<_, bytes::Bytes>(stream).await.expect("a greeting");
+    let connection = tokio::spawn(connection);
+    let mut sender = sender.ready().await.expect("a connection");
+    let request = http::Request::post(format!("http://node{SHOULD_RATE_LIMIT}"))
+        .header("content-type", "application/grpc")
+        .body(())
+        .expect("a request");
+    let (answer, mut send) = sender.send_request(request, false).expect("a stream");
+    let message = asks("shop", [descriptor(&[("conc", "a")])]).encode_to_vec();
+    send.send_data(framed(&message), true).expect("sent");
+    until("the place is taken", async || (node.used(body).await == [1]).then_some(())).await;
+    drop((answer, send)); // It gives up: the stream is reset.
+    until("the place is free", async || (node.used(body).await == [0]).then_some(())).await;
+    connection.abort();
 }
