@@ -24,7 +24,12 @@ pub(crate) fn check(book: &Book, equal: &Book, bytes: &[u8]) {
         let filled = Filled::draw(book, &words, &mut dice);
         let entries: Vec<Entry<'_>> =
             filled.entries.iter().map(|(key, value)| Entry { key, value }).collect();
-        let query = Query { domain: &filled.domain, entries: &entries, descriptors: &filled.descriptors, lease: None };
+        let query = Query {
+            domain: &filled.domain,
+            entries: &entries,
+            descriptors: &filled.descriptors,
+            lease: Some("fresh"),
+        };
         book.plan(&query, &mut plan);
         equal.plan(&query, &mut other);
         assert_eq!(shown(&plan), shown(&other), "equal books plan differently");

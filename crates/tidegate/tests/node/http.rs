@@ -551,12 +551,14 @@ async fn a_look_and_a_charge_on_one_counter_are_one_take() {
     let node = Node::start(
         "domain: shop\ndescriptors:\n  - key: user\n    rate_limit: { limit: 3/1h, algorithm: fixed_window }\n",
     );
-    let body = r#"{"descriptors": [{"entries": [{"key": "user", "value": "a"}]}, {"entries": [{"key": "user", "value": "a"}], "hitsAddend": 0}]}"#;
+    let entries = json!([{ "key": "user", "value": "a" }]);
+    let body = json!({ "descriptors": [{ "entries": entries }, { "entries": entries, "hitsAddend": 0 }] })
+        .to_string();
     let mut http = node.http().await;
     for allowed in [true, true, true, false] {
-        let explained = http.post("/v1/check?explain", body).await.json();
+        let explained = http.post("/v1/check?explain", &body).await.json();
         assert_eq!(explained["explanation"]["admitted"], allowed, "it says what is said then");
-        assert_eq!(http.post("/v1/check", body).await.json()["allowed"], allowed);
+        assert_eq!(http.post("/v1/check", &body).await.json()["allowed"], allowed);
     }
 }
 
