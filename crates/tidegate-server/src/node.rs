@@ -189,6 +189,8 @@ pub struct Core {
     /// The node.
     pub node: Arc<Node>,
     room: RefCell<Room>,
+    /// Bytes of messages that are not whole yet.
+    pub(crate) gathered: Cell<usize>,
     ids: RandomState,
     next_id: Cell<u64>,
 }
@@ -197,7 +199,7 @@ impl Core {
     /// The hand of a thread.
     pub fn new(number: usize, node: Arc<Node>) -> Self {
         let (room, ids, next_id) = (RefCell::default(), RandomState::new(), Cell::new(0));
-        Self { number, node, room, ids, next_id }
+        Self { number, node, room, gathered: Cell::new(0), ids, next_id }
     }
 
     /// An id that nobody guesses, for what a caller is to give back.

@@ -58,10 +58,8 @@ impl Core {
             return Ok(Answered::REFUSED);
         }
         let id = LeaseId::new(self.fresh_id());
-        let domain = match (standing, &self.node.internal_domain) {
-            (Standing::Outside, _) => request.domain,
-            (Standing::Internal, Some(domain)) => domain,
-            (Standing::Internal, None) => return Ok(admit_all(request.descriptors_came, out)),
+        let Some(domain) = self.domain_of(&request, standing) else {
+            return Ok(admit_all(request.descriptors_came, out));
         };
         let query = Query {
             domain,
@@ -82,11 +80,20 @@ impl Core {
         })
     }
 
+    /// The domain that it is counted in; none if it is not counted.
+    fn domain_of<'a>(&'a self, request: &RateLimitRequest<'a>, standing: Standing) -> Option<&'a str> {
+        match standing {
+            Standing::Outside => Some(request.domain),
+            Standing::Internal => self.node.internal_domain.as_deref(),
+        }
+    }
+
     /// Gives back the places that a call took whose answer nobody will read.
-    pub(super) fn give_back(&self, message: &[u8], lease: LeaseId) {
+    pub(super) fn give_back(&self, message: &[u8], standing: Standing, lease: LeaseId) {
         let Ok(request) = RateLimitRequest::parse(message) else { return };
+        let Some(domain) = self.domain_of(&request, standing) else { return };
         let query = Query {
-            domain: request.domain,
+            domain,
             entries: &request.entries,
             descriptors: &request.descriptors,
             lease: Some(lease.as_str()),

@@ -1,6 +1,7 @@
 //! gRPC around the calls: frames, statuses and deadlines. `ShouldRateLimit` is answered here, without a layer between; health and
 //! reflection are left to tonic's services.
 
+use std::cell::Cell;
 use std::fmt;
 use std::fmt::Display;
 use std::future::poll_fn;
@@ -25,6 +26,8 @@ use crate::node::{Core, INTERNAL_CALL, Standing, TRACEPARENT};
 pub const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 /// Messages larger than this are refused unread. That is a refusal, and no error: Envoy lets requests pass whose call failed.
 pub const MESSAGE_BYTES_MAX: usize = 1 << 20;
+/// What messages that are not whole yet may take on one thread, all together. Whoever comes when it is used up is refused unread too.
+const GATHERED_BYTES_MAX: usize = 32 << 20;
 /// How long a message may take to come, if the client does not say so itself.
 const MESSAGE_MAX: Duration = Duration::from_secs(5);
 /// A byte that says whether the message is compressed, and four for its length.
@@ -99,7 +102,7 @@ impl Call {
         let (message, now) = match whole(&first) {
             Some(message) => (Ok(Some(message)), self.came),
             None => {
-                let read = Box::pin(read(&mut self.body, first, self.patience)).await;
+                let read = Box::pin(read(&mut self.body, first, self.patience, &self.core.gathered)).await;
                 (read, self.core.node.now())
             }
         };
@@ -114,6 +117,10 @@ impl Call {
         let took_us = node.now().get().saturating_sub(self.came.get());
         node.metrics.core(self.core.number).request(Server::Rls, outcome, took_us);
         response
+    }
+
+    fn holding(&self, message: Bytes, lease: LeaseId) -> Held {
+        Held { core: self.core.clone(), message, standing: self.standing, lease }
     }
 
     /// Answers the message, if it is not too large.
@@ -131,7 +138,7 @@ impl Call {
         let length = u32::try_from(out.len() - PREFIX_BYTES).unwrap_or(u32::MAX);
         out[1..PREFIX_BYTES].copy_from_slice(&length.to_be_bytes());
         let held = message.zip(answered.lease);
-        let held = held.map(|(message, lease)| Box::new(Held { core: self.core.clone(), message, lease }));
+        let held = held.map(|(message, lease)| Box::new(self.holding(message, lease)));
         Ok((answered.admitted, UnaryBody::Message(out.into(), held)))
     }
 }
@@ -150,20 +157,26 @@ fn whole<E>(first: &Came<E>) -> Option<Bytes> {
 }
 
 /// Reads the one message of a call, of which this came first; none if it is too large.
-async fn read<B>(body: &mut B, first: Came<B::Error>, patience: Duration) -> Result<Option<Bytes>, Failed>
+async fn read<B>(
+    body: &mut B,
+    first: Came<B::Error>,
+    patience: Duration,
+    all: &Cell<usize>,
+) -> Result<Option<Bytes>, Failed>
 where
     B: Body<Data = Bytes, Error: Display> + Unpin,
 {
     // For all of it: whoever sends a byte now and then would hold a call for ever otherwise.
-    let gathered = tokio::time::timeout(patience, gather(body, first)).await;
+    let gathered = tokio::time::timeout(patience, gather(body, first, all)).await;
     gathered.unwrap_or_else(|_| Err(Failed::new(Code::DeadlineExceeded, "the message did not come in time")))
 }
 
-async fn gather<B>(body: &mut B, first: Came<B::Error>) -> Result<Option<Bytes>, Failed>
+async fn gather<B>(body: &mut B, first: Came<B::Error>, all: &Cell<usize>) -> Result<Option<Bytes>, Failed>
 where
     B: Body<Data = Bytes, Error: Display> + Unpin,
 {
     let (mut gathered, mut came) = (BytesMut::new(), first);
+    let mut part = Part { all, own: 0 };
     loop {
         let frame = match came {
             Poll::Ready(frame) => frame,
@@ -176,11 +189,34 @@ where
         let frame = frame.map_err(|error| Failed::new(Code::Cancelled, error.to_string()))?;
         let Ok(data) = frame.into_data() else { continue };
         gathered.extend_from_slice(&data);
+        part.grow(data.len());
+        if all.get() > GATHERED_BYTES_MAX {
+            return Ok(None);
+        }
         match message(&gathered)? {
             Message::Whole(at) => return Ok(Some(gathered.freeze().slice(at))),
             Message::TooLarge => return Ok(None),
             Message::Partly => {}
         }
+    }
+}
+
+/// A message's part of what is gathered, until it is dropped.
+struct Part<'c> {
+    all: &'c Cell<usize>,
+    own: usize,
+}
+
+impl Part<'_> {
+    fn grow(&mut self, bytes: usize) {
+        self.own += bytes;
+        self.all.set(self.all.get() + bytes);
+    }
+}
+
+impl Drop for Part<'_> {
+    fn drop(&mut self) {
+        self.all.set(self.all.get() - self.own);
     }
 }
 
@@ -264,6 +300,7 @@ pub(crate) enum UnaryBody {
 pub(crate) struct Held {
     core: Rc<Core>,
     message: Bytes,
+    standing: Standing,
     lease: LeaseId,
 }
 
@@ -277,7 +314,7 @@ impl Drop for UnaryBody {
     fn drop(&mut self) {
         // The caller has gone, or gave up. It would be a minute, or whatever the limit says, until the places expire.
         if let Self::Message(_, Some(held)) | Self::Status(Some(held)) = self {
-            held.core.give_back(&held.message, held.lease);
+            held.core.give_back(&held.message, held.standing, held.lease);
         }
     }
 }
@@ -356,19 +393,25 @@ mod tests {
     #[test]
     fn a_message_that_trickles_has_one_deadline_for_all_of_it() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let all = Cell::new(0);
         let read = |patience| {
             runtime.block_on(async {
                 let mut bytes = vec![0, 0, 0, 0, 100];
                 bytes.extend([7; 100]);
                 let rest = Box::pin(tokio::time::sleep(Duration::ZERO));
                 let mut body = Trickle { bytes: bytes.into_iter(), rest };
-                read(&mut body, Poll::Pending, patience).await
+                read(&mut body, Poll::Pending, patience, &all).await
             })
         };
         // Each byte comes in time; the message would take a second.
         assert_eq!(read(5 * REST).map_err(|failed| failed.code), Err(Code::DeadlineExceeded));
         let whole = read(Duration::from_secs(60)).expect("it came").expect("and is small");
         assert_eq!(whole, vec![7; 100]);
+        // And it does not come at all where others have gathered too much already.
+        assert_eq!(all.get(), 0, "nothing is left behind");
+        all.set(GATHERED_BYTES_MAX);
+        assert_eq!(read(Duration::from_secs(60)).map_err(|failed| failed.code), Ok(None));
+        assert_eq!(all.get(), GATHERED_BYTES_MAX);
     }
 
     #[test]
