@@ -615,3 +615,11 @@ async fn explanations_and_metrics_of_many_at_once_take_turns() {
     }
     assert!(node.threads() < 20, "{} threads", node.threads());
 }
+
+#[tokio::test]
+async fn a_domain_that_no_rule_has_is_told_of() {
+    let node = Setup::new(RULES).set("http-default-domain", "shpo").start();
+    let told = node.http().await.get("/readyz?verbose").await.body;
+    assert!(told.contains("http.default_domain names `shpo`, which no rule has"), "{told}");
+    crate::support::until("it is logged", async || node.log().contains("domain=shpo").then_some(())).await;
+}

@@ -115,3 +115,20 @@ async fn secrets_rotate_while_the_node_runs() {
     .await;
     assert_eq!(admitted(&node, &sign(third, None, now_s())).await, [true, true], "the old ones stay");
 }
+
+#[tokio::test]
+async fn who_calls_from_inside_gives_back_what_was_taken_outside() {
+    let setup = Setup::new("domain: shop\ndescriptors:\n  - { key: conc, rate_limit: { limit: 2, algorithm: concurrency, ttl: 1h } }\n")
+        .set("internal-secrets-file", "secrets");
+    setup.write("secrets", OLD);
+    let node = setup.start();
+    let body = r#"{"descriptors":[{"entries":[{"key":"conc","value":"a"}]}],"id":"one"}"#;
+    let look = r#"{"descriptors":[{"entries":[{"key":"conc","value":"a"}]}]}"#;
+    let mut http = node.http().await;
+    assert_eq!(http.post("/v1/acquire", body).await.json()["allowed"], true);
+    assert_eq!(node.used(look).await, [1]);
+    let header = sign(OLD.as_bytes(), None, now_s());
+    let answer = http.request("POST", "/v1/release", &[(INTERNAL_CALL, &header)], body).await;
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    assert_eq!(node.used(look).await, [0]);
+}

@@ -406,3 +406,15 @@ async fn places_are_given_back_if_nobody_reads_the_answer() {
     until("the place is free", async || (node.used(body).await == [0]).then_some(())).await;
     connection.abort();
 }
+
+#[tokio::test]
+async fn whoever_names_an_id_is_not_told_another() {
+    let rules = "domain: shop\ndescriptors:\n  \
+                 - { key: conc, rate_limit: { limit: 2, algorithm: concurrency, ttl: 1h, lease_id: lease } }\n";
+    let node = Node::start(rules);
+    let rls = node.rls().await;
+    let told = rls.ask(&asks("shop", [descriptor(&[("conc", "a")])])).await;
+    assert!(told.dynamic_metadata.is_some(), "somebody has to be told: {told:?}");
+    let named = rls.ask(&asks("shop", [descriptor(&[("conc", "a"), ("lease", "mine")])])).await;
+    assert_eq!((named.overall_code, named.dynamic_metadata), (1, None));
+}
