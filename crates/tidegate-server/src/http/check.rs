@@ -190,13 +190,13 @@ fn judge<R>(
     let fresh = format!("{:016x}", core.fresh_id());
     let lease = asked.id.as_deref().or((verb == Verb::Check).then_some(fresh.as_str()));
     let mut parts = asked.parts(domain, lease)?;
-    // What was taken is given back by whoever took it, wherever it calls from.
-    let standing =
-        if matches!(verb, Verb::Check | Verb::Acquire) { around.standing } else { Standing::Outside };
-    match (standing, &node.internal_domain) {
-        (Standing::Outside, _) => {}
-        (Standing::Internal, None) => return Ok(view(&Told::nothing(), None)),
+    match (around.standing, &node.internal_domain) {
         (Standing::Internal, Some(domain)) => parts.move_to(domain),
+        // Whoever is not limited takes nothing; but may give back what was taken.
+        (Standing::Internal, None) if matches!(verb, Verb::Check | Verb::Acquire) => {
+            return Ok(view(&Told::nothing(), None));
+        }
+        _ => {}
     }
     let query = parts.query();
     if matches!(verb, Verb::Acquire | Verb::Renew | Verb::Release) && !holds(&in_force, &query) {

@@ -116,10 +116,28 @@ async fn secrets_rotate_while_the_node_runs() {
     assert_eq!(admitted(&node, &sign(third, None, now_s())).await, [true, true], "the old ones stay");
 }
 
+const PLACES: &str = "domain: shop\ndescriptors:\n  - { key: conc, rate_limit: { limit: 2, algorithm: concurrency, ttl: 1h } }\n";
+
+#[tokio::test]
+async fn places_that_were_taken_inside_are_given_back_there() {
+    let rules = format!("{PLACES}---\n{}", PLACES.replace("shop", "inside"));
+    let setup = Setup::new(&rules).set("internal-secrets-file", "secrets").set("internal-domain", "inside");
+    setup.write("secrets", OLD);
+    let node = setup.start();
+    let body = r#"{"domain":"shop","descriptors":[{"entries":[{"key":"conc","value":"a"}]}],"id":"one"}"#;
+    let look = r#"{"domain":"inside","descriptors":[{"entries":[{"key":"conc","value":"a"}]}]}"#;
+    let mut http = node.http().await;
+    for (path, used) in [("/v1/acquire", 1), ("/v1/renew", 1), ("/v1/release", 0)] {
+        let header = sign(OLD.as_bytes(), None, now_s());
+        let answer = http.request("POST", path, &[(INTERNAL_CALL, &header)], body).await;
+        assert_eq!(answer.json()["allowed"], true, "{path}: {}", answer.body);
+        assert_eq!(node.used(look).await, [used], "{path}");
+    }
+}
+
 #[tokio::test]
 async fn who_calls_from_inside_gives_back_what_was_taken_outside() {
-    let setup = Setup::new("domain: shop\ndescriptors:\n  - { key: conc, rate_limit: { limit: 2, algorithm: concurrency, ttl: 1h } }\n")
-        .set("internal-secrets-file", "secrets");
+    let setup = Setup::new(PLACES).set("internal-secrets-file", "secrets");
     setup.write("secrets", OLD);
     let node = setup.start();
     let body = r#"{"descriptors":[{"entries":[{"key":"conc","value":"a"}]}],"id":"one"}"#;
