@@ -3,7 +3,9 @@
 use std::hint::black_box;
 
 use tidegate_clock::Clock;
-use tidegate_core::{Ask, Calendar, Key, KeyParts, Limit, LimitError, Micros, Role, Secret, Unit, Weekday};
+use tidegate_core::{
+    Ask, Calendar, Key, KeyParts, Limit, LimitError, Micros, Role, Secret, Tag, Unit, Weekday,
+};
 use tidegate_counters::{Batch, Memory, MemorySize, Take};
 
 use crate::keys::{Draws, spell};
@@ -52,6 +54,7 @@ impl Rule {
     pub(crate) fn take(&self, value: &str, cost: u32) -> Take<'_> {
         Take {
             key: self.key(value),
+            tag: Tag::default(),
             limit: &self.limit,
             ask: Ask::Charge { cost: cost.into() },
             role: Role::Enforce,

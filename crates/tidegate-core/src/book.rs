@@ -13,7 +13,9 @@ use crate::pattern::Pattern;
 use crate::plan::{Found, own_limit};
 use crate::recorder::{Event, ExemptBy, How, Recorder, Waypoint};
 use crate::rule::rule_id;
-use crate::{Algorithm, Entry, Limit, LimitError, OwnLimit, PathEntry, Plan, Query, Rule, RuleDraft, Secret};
+use crate::{
+    Algorithm, Entry, Limit, LimitError, OwnLimit, PathEntry, Plan, Query, Rule, RuleDraft, Secret, Tag,
+};
 
 /// How many levels a path may have.
 pub const DEPTH_MAX: usize = 32;
@@ -117,6 +119,8 @@ pub struct Book {
     paths: Vec<Arc<[PathEntry]>>,
     rules: Vec<Rule>,
     pub(crate) secret: Secret,
+    /// Do its plans say what counters are kept near to?
+    tags: bool,
 }
 
 /// A namespace of rules.
@@ -215,7 +219,7 @@ impl Book {
     /// first counts; whoever reads them from a text refuses that with its place.
     pub fn new(drafts: impl IntoIterator<Item = DomainDraft>, secret: Secret) -> Self {
         let (domains, nodes, paths, rules) = (HashMap::new(), Vec::new(), Vec::new(), Vec::new());
-        let mut book = Self { domains, nodes, paths, rules, secret };
+        let mut book = Self { domains, nodes, paths, rules, secret, tags: false };
         for draft in drafts {
             if !book.domains.contains_key(draft.name.as_str()) {
                 let domain = book.domain(draft);
@@ -223,6 +227,18 @@ impl Book {
             }
         }
         book
+    }
+
+    /// The same book, whose plans say what each counter is to be kept near to. Costs a hash for each take, and only stores of several
+    /// servers ask.
+    #[must_use]
+    pub fn with_tags(self) -> Self {
+        Self { tags: true, ..self }
+    }
+
+    /// The tag of counters that belong to a value which requests choose.
+    pub(crate) fn tag(&self, value: &str) -> Tag {
+        if self.tags { self.secret.start().part(value.as_bytes()).key().tag() } else { Tag::default() }
     }
 
     /// All rules, those of one descriptor beside each other.

@@ -36,6 +36,30 @@ impl fmt::Debug for Key {
     }
 }
 
+/// What a counter is kept near to: counters with the same tag are on the same server of a store that has several, so that one request on
+/// all of them is one step there. As much of a keyed hash as it takes to spread over any number of servers.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Tag(u32);
+
+impl Tag {
+    /// The tag with these bits.
+    pub const fn of_bits(bits: u32) -> Self {
+        Self(bits)
+    }
+
+    /// Its bits.
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+}
+
+impl Key {
+    /// The tag of whatever this key is made from.
+    pub const fn tag(self) -> Tag {
+        Tag(self.0 as u32)
+    }
+}
+
 /// What the fleet's keys are hashed under. Another secret means other keys: counters start fresh.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Secret([u8; 16]);

@@ -55,7 +55,7 @@ pub use book::{Book, DEPTH_MAX, DescriptorDraft, Domain, DomainDraft, Exempt, Ma
 pub use bucket::Level;
 pub use calendar::{Calendar, Period, Unit, Weekday};
 pub use decision::{Role, admits, told};
-pub use key::{Key, KeyParts, Secret};
+pub use key::{Key, KeyParts, Secret, Tag};
 pub use limit::{
     AMOUNT_MAX, Algorithm, Charge, LOG_AMOUNT_MAX, Limit, LimitError, PLACES_MAX, SUB_WINDOWS_MAX,
 };

@@ -3,7 +3,7 @@
 use crate::book::{Book, Domain, Matching};
 use crate::{
     Algorithm, Ask, Descriptor, Entry, Key, LOG_AMOUNT_MAX, Limit, LimitError, OwnLimit, Query, Role, Rule,
-    RuleDraft,
+    RuleDraft, Tag,
 };
 
 /// A rule, or a limit of the request's own, that a descriptor found, and what became of it.
@@ -46,6 +46,9 @@ pub enum Fate {
 pub struct Planned<'b> {
     /// Which counter.
     pub key: Key,
+    /// What it is kept near to: the first value on its path that no rule fixes, so that whatever counts for one caller is in one place;
+    /// the rule itself where all are fixed. Only if the book was told to say ([`Book::with_tags`]).
+    pub tag: Tag,
     /// What is asked.
     pub ask: Ask,
     /// What a refusal means for the request.
@@ -190,7 +193,7 @@ impl<'b> Plan<'b> {
                 (Some(Rule { said: RuleDraft { limit: None, .. }, .. }), _) | (None, None) => Fate::Unlimited,
                 _ if cost.is_none() => Fate::RefundIgnored,
                 (Some(rule @ Rule { said: RuleDraft { limit: Some(limit), .. }, .. }), _) => {
-                    self.ask_rule(rule, limit, &request)
+                    self.ask_rule(book, rule, limit, &request)
                 }
                 (None, Some(own)) => self.ask_own(book, own, &request),
             };
@@ -208,14 +211,15 @@ impl<'b> Plan<'b> {
     }
 
     #[inline(always)]
-    fn ask_rule(&mut self, rule: &'b Rule, limit: &'b Limit, request: &Request<'_>) -> Fate {
-        let mut parts = rule.start;
+    fn ask_rule(&mut self, book: &'b Book, rule: &'b Rule, limit: &'b Limit, request: &Request<'_>) -> Fate {
+        let (mut parts, mut tag) = (rule.start, None);
         for (level, entry) in rule.path.iter().zip(request.domain.walked(request.entries)) {
             if level.key_open {
                 parts = parts.part(entry.key.as_bytes());
             }
             if level.value_open {
                 parts = parts.part(entry.value.as_bytes());
+                tag = tag.or(Some(entry.value));
             }
         }
         let key = parts.key();
@@ -227,6 +231,7 @@ impl<'b> Plan<'b> {
         let lease = rule.lease_of(request.entries).map(|name| rule.place(name));
         let take = Planned {
             key,
+            tag: tag.map_or(key.tag(), |value| book.tag(value)),
             ask: Ask::Peek,
             role,
             rule: Some(rule),
@@ -246,8 +251,10 @@ impl<'b> Plan<'b> {
         for entry in request.domain.walked(request.entries) {
             parts = parts.part(entry.key.as_bytes()).part(entry.value.as_bytes());
         }
+        let first = request.domain.walked(request.entries).next();
         let take = Planned {
             key: parts.key(),
+            tag: first.map_or(parts.key().tag(), |entry| book.tag(entry.value)),
             ask: Ask::Peek,
             role: Role::Enforce,
             rule: None,

@@ -1,12 +1,16 @@
 //! Takes in, verdicts out: the requests that a store is asked about in one call, and what it says.
 
-use tidegate_core::{Ask, Key, Limit, Role, Verdict};
+use tidegate_core::{Ask, Key, Limit, Role, Tag, Verdict};
+
+use crate::Unavailable;
 
 /// One question to one counter, as part of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Take<'a> {
     /// Which counter.
     pub key: Key,
+    /// What it is kept near to, in a store of several servers.
+    pub tag: Tag,
     /// The limit that it is judged by.
     pub limit: &'a Limit,
     /// What is asked.
@@ -70,6 +74,8 @@ pub struct Batch<'a> {
     admitted: Vec<bool>,
     /// How many requests were judged.
     judged: usize,
+    /// Requests that were not, and why.
+    failures: Vec<(usize, Unavailable)>,
 }
 
 impl<'a> Batch<'a> {
@@ -83,7 +89,14 @@ impl<'a> Batch<'a> {
         self.clear();
         // Nothing is in it: collecting keeps the allocation, and only the lifetime changes.
         let takes = self.takes.into_iter().map_while(|_| None).collect();
-        Batch { takes, ends: self.ends, answers: self.answers, admitted: self.admitted, judged: 0 }
+        Batch {
+            takes,
+            ends: self.ends,
+            answers: self.answers,
+            admitted: self.admitted,
+            judged: 0,
+            failures: self.failures,
+        }
     }
 
     /// Forgets requests and answers, keeps the room.
@@ -91,6 +104,7 @@ impl<'a> Batch<'a> {
         self.takes.clear();
         self.ends.clear();
         self.judged = 0;
+        self.failures.clear();
     }
 
     /// Adds a request. Whoever takes requests from outside bounds how many takes they have: the sets of all are locked at the same time.
@@ -126,10 +140,21 @@ impl<'a> Batch<'a> {
         request < self.judged && self.admitted[request]
     }
 
+    /// Why the store could not answer a request, if it could not. Its answers say nothing then.
+    pub fn failure(&self, request: usize) -> Option<&Unavailable> {
+        self.failures.iter().find(|(failed, _)| *failed == request).map(|(_, why)| why)
+    }
+
+    /// For stores: the request was not answered.
+    pub fn fail(&mut self, request: usize, why: Unavailable) {
+        self.failures.push((request, why));
+    }
+
     /// For stores: shows each request, in order, to `judge`, together with all takes from its first on. It writes the answer to each take
     /// over what stands in its place, and says whether the request is admitted.
     pub fn judge(&mut self, mut judge: impl FnMut(&[Take<'a>], &[Take<'a>], &mut [Answer]) -> bool) {
         self.judged = 0;
+        self.failures.clear();
         if self.answers.len() < self.takes.len() {
             self.answers.resize(self.takes.len(), Answer::BLANK);
         }

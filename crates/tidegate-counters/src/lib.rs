@@ -5,14 +5,25 @@
 //! elsewhere answers later, through the same trait.
 
 mod batch; // takes in, verdicts out
+#[cfg(not(loom))]
+mod hand; // whichever store a node counts in
 mod memory; // counters in this process's memory
+#[cfg(not(loom))]
+mod redis; // counters that a fleet shares, in Redis or Valkey
 
 use std::future::Future;
 
-use tidegate_core::{Key, Limit, Micros, Verdict};
+use tidegate_core::{Key, Limit, Micros, Tag, Verdict};
 
 pub use batch::{Answer, Batch, Mode, Take};
+#[cfg(not(loom))]
+pub use hand::{Hand, Store};
 pub use memory::{Loaded, Memory, MemoryError, MemorySize, SnapshotError, Stats};
+#[cfg(not(loom))]
+pub use redis::{
+    Address, Password, RedisCounters, RedisSettings, RedisStats, RedisStore, STORE_TIMES_US, ServerStats,
+    StoreClock, StoreTls, Times, Topology, UrlError,
+};
 
 /// A store of counters.
 ///
@@ -24,26 +35,28 @@ pub trait Counters {
     /// back (refunds, settlements, releases) and what is charged always is applied; the other takes show their verdict without a charge.
     /// Takes of one request on the same key are judged one after the other; whoever wants them to count once merges them before.
     ///
-    /// A store may have done all of it when the future is made: one that is dropped may have charged.
+    /// A store may have done all of it when the future is made: one that is dropped may have charged. Requests that it cannot answer
+    /// have a failure in the batch instead of answers ([`Batch::failure`]); whether they were charged is not known then.
     ///
     /// `now` is the node's clock; a store that has a clock of its own goes by that.
-    fn take(&self, batch: &mut Batch<'_>, now: Micros) -> impl Future<Output = ()> + Send;
+    fn take(&self, batch: &mut Batch<'_>, now: Micros) -> impl Future<Output = ()>;
 
     /// Gives the answers that [`Counters::take`] would give now, and touches nothing: nothing is charged, kept, moved or repaired.
     ///
     /// Each request of the batch is judged as if it were the only one.
-    fn rehearse(&self, batch: &mut Batch<'_>, now: Micros) -> impl Future<Output = ()> + Send;
+    fn rehearse(&self, batch: &mut Batch<'_>, now: Micros) -> impl Future<Output = ()>;
 
     /// Looks at a counter and touches nothing.
     fn inspect(
         &self,
         key: Key,
+        tag: Tag,
         limit: &Limit,
         now: Micros,
-    ) -> impl Future<Output = Result<Inspection, Unavailable>> + Send;
+    ) -> impl Future<Output = Result<Inspection, Unavailable>>;
 
     /// Makes a counter as if never touched; says whether there was one.
-    fn reset(&self, key: Key) -> impl Future<Output = Result<bool, Unavailable>> + Send;
+    fn reset(&self, key: Key, tag: Tag) -> impl Future<Output = Result<bool, Unavailable>>;
 }
 
 /// What a counter holds.

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{DAY, Dice, HOUR, MINUTE, START, every_limit, inspect, key, memory};
-use tidegate_core::{Ask, Charge, Key, Limit, LimitError, Micros, Role};
+use tidegate_core::{Ask, Charge, Key, Limit, LimitError, Micros, Role, Tag};
 use tidegate_counters::{Batch, Inspection, Memory, Rehearsed, Stats, Take};
 
 /// Some limits of each kind, penalties too.
@@ -24,6 +24,7 @@ fn request<'l>(dice: &mut Dice, limits: &'l [Limit], keys: u64) -> Vec<Take<'l>>
         let id = 1 + dice.roll(3);
         Take {
             key: key(at + limits.len() as u64 * dice.roll(keys)),
+            tag: Tag::default(),
             limit: &limits[at as usize],
             ask: match dice.roll(6) {
                 0 => Ask::Peek,
@@ -99,8 +100,13 @@ fn it_leaves_no_trace_even_where_there_is_no_room() -> Result<(), LimitError> {
 #[test]
 fn each_request_of_a_batch_is_rehearsed_as_if_it_were_alone() -> Result<(), LimitError> {
     let (limit, memory) = (Limit::fixed_window(1, MINUTE)?, memory(1 << 20, 1 << 20));
-    let take =
-        Take { key: Key::of_bits(7), limit: &limit, ask: Ask::Charge { cost: 1 }, role: Role::Enforce };
+    let take = Take {
+        key: Key::of_bits(7),
+        tag: Tag::default(),
+        limit: &limit,
+        ask: Ask::Charge { cost: 1 },
+        role: Role::Enforce,
+    };
     let mut both = Batch::new();
     both.push([take]);
     both.push([take]);

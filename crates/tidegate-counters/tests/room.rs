@@ -7,7 +7,9 @@ mod common;
 use common::*;
 use proptest::prelude::*;
 use proptest::test_runner::{RngSeed, TestRunner};
-use tidegate_core::{Algorithm, Ask, Calendar, Era, Key, Limit, LimitError, Micros, State, Unit, Weekday};
+use tidegate_core::{
+    Algorithm, Ask, Calendar, Era, Key, Limit, LimitError, Micros, State, Tag, Unit, Weekday,
+};
 use tidegate_counters::{Batch, Memory, Stats, Take};
 
 /// A caller that is refused, and that asks again and again.
@@ -132,6 +134,7 @@ fn a_flood_allocates_nothing() -> Result<(), LimitError> {
                 let ask = Ask::Charge { cost: 1 };
                 batch.push([Take {
                     key: key(number),
+                    tag: Tag::default(),
                     limit: &limit,
                     ask,
                     role: tidegate_core::Role::Enforce,

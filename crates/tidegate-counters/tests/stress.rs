@@ -10,7 +10,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use common::*;
-use tidegate_core::{Algorithm, Ask, Key, Limit, LimitError, Micros, Role};
+use tidegate_core::{Algorithm, Ask, Key, Limit, LimitError, Micros, Role, Tag};
 use tidegate_counters::{Batch, Memory, Take};
 
 /// Miri looks at every access and takes a thousand times as long: there the numbers are smaller, and the code is the same.
@@ -248,6 +248,7 @@ fn over_several_keys_all_are_charged_or_none() -> Result<(), LimitError> {
                 batch.clear();
                 batch.push(turn.clone().map(|at| Take {
                     key: key(at as u64),
+                    tag: Tag::default(),
                     limit: &limits[at],
                     ask: Ask::Charge { cost },
                     role: Role::Enforce,
@@ -286,8 +287,13 @@ fn meddle(memory: &Memory, limits: &[Limit], clock: &AtomicU64, mut dice: Dice, 
         // A key is always asked about by the same limit.
         let (number, cost) = (dice.roll(KEYS), 1 + dice.roll(4));
         let limit_of = |number: u64| &limits[number as usize % limits.len()];
-        let take =
-            |number: u64, ask| Take { key: key(number), limit: limit_of(number), ask, role: Role::Enforce };
+        let take = |number: u64, ask| Take {
+            key: key(number),
+            tag: Tag::default(),
+            limit: limit_of(number),
+            ask,
+            role: Role::Enforce,
+        };
         match dice.roll(20) {
             0 => {
                 reset(memory, key(number));

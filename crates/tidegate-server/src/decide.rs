@@ -1,7 +1,7 @@
 //! From a query to a decision: what the book says counts, what the counters say to that, and what it comes to.
 
 use tidegate_core::{
-    Algorithm, Ask, Book, Fate, Found, Key, Limit, Micros, Plan, Planned, Query, Role, Verdict, told,
+    Algorithm, Ask, Book, Fate, Found, Key, Limit, Micros, Plan, Planned, Query, Role, Tag, Verdict, told,
 };
 use tidegate_counters::{Answer, Batch, Memory, Take};
 
@@ -134,6 +134,7 @@ pub(crate) fn lay_out<'p>(
     }
     let refuses = refusing.map(|limit| Take {
         key: Key::of_bits(0),
+        tag: plan.takes().first().map_or(Tag::default(), |take| take.tag),
         limit,
         ask: Ask::Charge { cost: 1 },
         role: Role::Enforce,
@@ -141,7 +142,7 @@ pub(crate) fn lay_out<'p>(
     let takes = plan.takes().iter().map(|take| {
         let limit = plan.limit(take);
         let (ask, role) = asks.of(take, limit);
-        Take { key: take.key, limit, ask, role }
+        Take { key: take.key, tag: take.tag, limit, ask, role }
     });
     batch.push(takes.chain(refuses));
     true

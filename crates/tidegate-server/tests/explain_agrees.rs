@@ -71,11 +71,12 @@ fn check(book: &Book, counters: &Memory, query: &Query<'_>, now: Micros) -> Resu
         )
     })?;
     for ((key, limit), counter) in keys.iter().zip(counted(&explained)) {
-        let seen =
-            match pin!(counters.inspect(*key, limit, now)).poll(&mut Context::from_waker(Waker::noop())) {
-                Poll::Ready(seen) => seen.expect("memory is always there"),
-                Poll::Pending => panic!("memory answers at once"),
-            };
+        let seen = match pin!(counters.inspect(*key, tidegate_core::Tag::default(), limit, now))
+            .poll(&mut Context::from_waker(Waker::noop()))
+        {
+            Poll::Ready(seen) => seen.expect("memory is always there"),
+            Poll::Pending => panic!("memory answers at once"),
+        };
         let after = (counter.after.used, counter.after.remaining);
         prop_assert_eq!(after, (seen.used, seen.verdict.remaining), "after: {:?}", counter);
     }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::future::{Future, ready};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tidegate_core::{Ask, Charge, Key, Limit, Micros, Role};
+use tidegate_core::{Ask, Charge, Key, Limit, Micros, Role, Tag};
 use tidegate_counters::{Answer, Batch, Counters, Inspection, Mode, Take, Unavailable};
 use tidegate_oracle::{self as oracle, Oracle, Outcome};
 
@@ -60,13 +60,13 @@ impl Clone for Model {
 }
 
 impl Counters for Model {
-    fn take(&self, batch: &mut Batch<'_>, now: Micros) -> impl Future<Output = ()> + Send {
+    fn take(&self, batch: &mut Batch<'_>, now: Micros) -> impl Future<Output = ()> {
         let mut counters = self.counters();
         batch.judge(|takes, _, answers| Self::request(&mut counters, takes, now, answers));
         ready(())
     }
 
-    fn rehearse(&self, batch: &mut Batch<'_>, now: Micros) -> impl Future<Output = ()> + Send {
+    fn rehearse(&self, batch: &mut Batch<'_>, now: Micros) -> impl Future<Output = ()> {
         let counters = self.counters().clone();
         batch.judge(|takes, _, answers| Self::request(&mut counters.clone(), takes, now, answers));
         ready(())
@@ -75,19 +75,20 @@ impl Counters for Model {
     fn inspect(
         &self,
         key: Key,
+        tag: Tag,
         limit: &Limit,
         now: Micros,
-    ) -> impl Future<Output = Result<Inspection, Unavailable>> + Send {
+    ) -> impl Future<Output = Result<Inspection, Unavailable>> {
         let mut copies = self.counters().clone();
         let stored = copies.contains_key(&key);
-        let look = Take { key, limit, ask: Ask::Peek, role: Role::Shadow };
+        let look = Take { key, tag, limit, ask: Ask::Peek, role: Role::Shadow };
         let counter = counter(&mut copies, &look);
         let used = counter.used(now.get());
         let verdict = verdict_of(limit, &counter.show(&oracle::Ask::Peek, now.get()));
         ready(Ok(Inspection { stored, used, verdict }))
     }
 
-    fn reset(&self, key: Key) -> impl Future<Output = Result<bool, Unavailable>> + Send {
+    fn reset(&self, key: Key, _: Tag) -> impl Future<Output = Result<bool, Unavailable>> {
         ready(Ok(self.counters().remove(&key).is_some()))
     }
 }

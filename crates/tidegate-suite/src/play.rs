@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use tidegate_core::{Ask, Key, Limit, Micros, Receipt, Secret, Verdict};
+use tidegate_core::{Ask, Key, Limit, Micros, Receipt, Secret, Tag, Verdict};
 use tidegate_counters::{Batch, Counters, Inspection, Take, Unavailable};
 use tidegate_oracle::{Op, Spec};
 
@@ -65,9 +65,9 @@ impl<'s, S: Counters> Player<'s, S> {
             Line::At { us, requests } => Said::Decided(self.take(requests, Micros::new(*us)).await),
             Line::Inspect { name, us } => {
                 let Counter { key, limit, .. } = self.counter(name);
-                Said::Inspected(self.store.inspect(*key, limit, Micros::new(*us)).await)
+                Said::Inspected(self.store.inspect(*key, self.tag(), limit, Micros::new(*us)).await)
             }
-            Line::Reset { name } => Said::Reset(self.store.reset(self.counter(name).key).await),
+            Line::Reset { name } => Said::Reset(self.store.reset(self.counter(name).key, self.tag()).await),
         }
     }
 
@@ -79,9 +79,12 @@ impl<'s, S: Counters> Player<'s, S> {
     }
 
     fn key_under(&self, name: &str, limit: &Limit) -> Key {
-        const SECRET: Secret = Secret::new(*b"tidegate's suite");
-        let parts = [&self.prefix, name, &shape_of(limit)];
-        parts.iter().fold(SECRET.start(), |key, part| key.part(part.as_bytes())).key()
+        key_of(&[&self.prefix, name, &shape_of(limit)])
+    }
+
+    /// All counters of a script are kept near to each other, so that every request on them is one step.
+    fn tag(&self) -> Tag {
+        key_of(&[&self.prefix]).tag()
     }
 
     /// What the store would say to each of these requests, were it the next.
@@ -100,7 +103,7 @@ impl<'s, S: Counters> Player<'s, S> {
         let mut seen = Vec::new();
         for take in requests.iter().flat_map(|request| &request.takes) {
             let Counter { key, limit, .. } = self.counter(&take.name);
-            seen.push(self.store.inspect(*key, limit, now).await);
+            seen.push(self.store.inspect(*key, self.tag(), limit, now).await);
         }
         seen
     }
@@ -110,7 +113,8 @@ impl<'s, S: Counters> Player<'s, S> {
         for request in requests {
             batch.push(request.takes.iter().map(|take| {
                 let counter = self.counter(&take.name);
-                Take { key: counter.key, limit: &counter.limit, ask: counter.ask(&take.op), role: take.role }
+                let (ask, role) = (counter.ask(&take.op), take.role);
+                Take { key: counter.key, tag: self.tag(), limit: &counter.limit, ask, role }
             }));
         }
         batch
@@ -175,4 +179,9 @@ impl Counter {
             Op::Release { id } => Ask::Release { id },
         }
     }
+}
+
+fn key_of(parts: &[&str]) -> Key {
+    const SECRET: Secret = Secret::new(*b"tidegate's suite");
+    parts.iter().fold(SECRET.start(), |key, part| key.part(part.as_bytes())).key()
 }

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
-use tidegate_core::{Ask, Charge, Key, Limit, Micros, Role};
+use tidegate_core::{Ask, Charge, Key, Limit, Micros, Role, Tag};
 use tidegate_counters::{Answer, Batch, Counters, Inspection, Take, Unavailable};
 use tidegate_suite::{Model, check, check_scripts, check_threads, random_script};
 
@@ -253,7 +253,7 @@ fn ask(model: &Model, takes: &[Take<'_>], now: Micros) -> (bool, Vec<Answer>) {
 }
 
 impl Counters for Faulty {
-    fn take(&self, batch: &mut Batch<'_>, now: Micros) -> impl Future<Output = ()> + Send {
+    fn take(&self, batch: &mut Batch<'_>, now: Micros) -> impl Future<Output = ()> {
         let mut inner = self.inner.lock().expect("no panic before");
         inner.latest = inner.latest.max(now);
         let now = if self.fault == Fault::ClockNeverGoesBack { inner.latest } else { now };
@@ -274,7 +274,7 @@ impl Counters for Faulty {
         ready(())
     }
 
-    fn rehearse(&self, batch: &mut Batch<'_>, now: Micros) -> impl Future<Output = ()> + Send {
+    fn rehearse(&self, batch: &mut Batch<'_>, now: Micros) -> impl Future<Output = ()> {
         let inner = self.inner.lock().expect("no panic before");
         batch.judge(|takes, _, answers| {
             let (admitted, said) = match self.fault {
@@ -305,13 +305,18 @@ impl Counters for Faulty {
     fn inspect(
         &self,
         key: Key,
+        tag: Tag,
         limit: &Limit,
         now: Micros,
-    ) -> impl Future<Output = Result<Inspection, Unavailable>> + Send {
+    ) -> impl Future<Output = Result<Inspection, Unavailable>> {
         let inner = self.inner.lock().expect("no panic before");
-        let seen = at_once(inner.model.inspect(key, limit, now));
+        let seen = at_once(inner.model.inspect(key, tag, limit, now));
         if self.fault == Fault::InspectionCharges {
-            ask(&inner.model, &[Take { key, limit, ask: Ask::Charge { cost: 1 }, role: Role::Shadow }], now);
+            ask(
+                &inner.model,
+                &[Take { key, tag, limit, ask: Ask::Charge { cost: 1 }, role: Role::Shadow }],
+                now,
+            );
         }
         ready(seen.map(|seen| match self.fault {
             Fault::NothingIsStored => Inspection { stored: false, ..seen },
@@ -320,16 +325,16 @@ impl Counters for Faulty {
         }))
     }
 
-    fn reset(&self, key: Key) -> impl Future<Output = Result<bool, Unavailable>> + Send {
+    fn reset(&self, key: Key, tag: Tag) -> impl Future<Output = Result<bool, Unavailable>> {
         let mut inner = self.inner.lock().expect("no panic before");
         ready(match self.fault {
-            Fault::ResetForgetsNothing => at_once(inner.model.clone().reset(key)),
+            Fault::ResetForgetsNothing => at_once(inner.model.clone().reset(key, tag)),
             Fault::ResetForgetsEverything => {
-                let was_there = at_once(inner.model.reset(key));
+                let was_there = at_once(inner.model.reset(key, tag));
                 inner.model = Model::new();
                 was_there
             }
-            _ => at_once(inner.model.reset(key)),
+            _ => at_once(inner.model.reset(key, tag)),
         })
     }
 }
@@ -356,7 +361,7 @@ impl TwoSteps {
 }
 
 impl Counters for TwoSteps {
-    fn take(&self, batch: &mut Batch<'_>, now: Micros) -> impl Future<Output = ()> + Send {
+    fn take(&self, batch: &mut Batch<'_>, now: Micros) -> impl Future<Output = ()> {
         batch.judge(|takes, _, answers| {
             let (admitted, said) = ask(&self.model.clone(), takes, now);
             self.let_others_judge();
@@ -371,21 +376,22 @@ impl Counters for TwoSteps {
         ready(())
     }
 
-    fn rehearse(&self, batch: &mut Batch<'_>, now: Micros) -> impl Future<Output = ()> + Send {
+    fn rehearse(&self, batch: &mut Batch<'_>, now: Micros) -> impl Future<Output = ()> {
         self.model.rehearse(batch, now)
     }
 
     fn inspect(
         &self,
         key: Key,
+        tag: Tag,
         limit: &Limit,
         now: Micros,
-    ) -> impl Future<Output = Result<Inspection, Unavailable>> + Send {
-        self.model.inspect(key, limit, now)
+    ) -> impl Future<Output = Result<Inspection, Unavailable>> {
+        self.model.inspect(key, tag, limit, now)
     }
 
-    fn reset(&self, key: Key) -> impl Future<Output = Result<bool, Unavailable>> + Send {
-        self.model.reset(key)
+    fn reset(&self, key: Key, tag: Tag) -> impl Future<Output = Result<bool, Unavailable>> {
+        self.model.reset(key, tag)
     }
 }
 

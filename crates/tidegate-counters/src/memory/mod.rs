@@ -28,7 +28,7 @@ mod models; // what the model checker tries in every order
 
 use std::future::{Future, ready};
 
-use tidegate_core::{Era, Key, Limit, Micros};
+use tidegate_core::{Era, Key, Limit, Micros, Tag};
 
 use crate::{Batch, Counters, Inspection, Rehearsed, Unavailable};
 
@@ -181,12 +181,12 @@ impl Memory {
 }
 
 impl Counters for Memory {
-    fn take(&self, batch: &mut Batch<'_>, now: Micros) -> impl Future<Output = ()> + Send {
+    fn take(&self, batch: &mut Batch<'_>, now: Micros) -> impl Future<Output = ()> {
         self.take_now(batch, now);
         ready(())
     }
 
-    fn rehearse(&self, batch: &mut Batch<'_>, now: Micros) -> impl Future<Output = ()> + Send {
+    fn rehearse(&self, batch: &mut Batch<'_>, now: Micros) -> impl Future<Output = ()> {
         self.rehearse_now(batch, now);
         ready(())
     }
@@ -194,13 +194,14 @@ impl Counters for Memory {
     fn inspect(
         &self,
         key: Key,
+        _: Tag,
         limit: &Limit,
         now: Micros,
-    ) -> impl Future<Output = Result<Inspection, Unavailable>> + Send {
+    ) -> impl Future<Output = Result<Inspection, Unavailable>> {
         ready(Ok(self.inspect_now(key, limit, now)))
     }
 
-    fn reset(&self, key: Key) -> impl Future<Output = Result<bool, Unavailable>> + Send {
+    fn reset(&self, key: Key, _: Tag) -> impl Future<Output = Result<bool, Unavailable>> {
         ready(Ok(self.reset_now(key)))
     }
 }

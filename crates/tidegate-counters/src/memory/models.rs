@@ -6,7 +6,7 @@
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
-use tidegate_core::{Ask, Era, Key, Limit, Micros, Role};
+use tidegate_core::{Ask, Era, Key, Limit, Micros, Role, Tag};
 
 use super::table::{Home, SET_SLOTS};
 use super::{Memory, MemorySize, Stats};
@@ -53,7 +53,13 @@ fn keys_at(memory: &Memory, first: usize, second: usize, count: usize) -> Vec<Ke
 fn request(memory: &Memory, takes: &[(Key, &Limit)], cost: u64, now: Micros) -> bool {
     let ask = Ask::Charge { cost };
     let mut batch = Batch::new();
-    batch.push(takes.iter().map(|(key, limit)| Take { key: *key, limit, ask, role: Role::Enforce }));
+    batch.push(takes.iter().map(|(key, limit)| Take {
+        key: *key,
+        tag: Tag::default(),
+        limit,
+        ask,
+        role: Role::Enforce,
+    }));
     memory.take_now(&mut batch, now);
     batch.admitted(0)
 }

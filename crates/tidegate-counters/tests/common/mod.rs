@@ -5,7 +5,9 @@ use std::sync::Barrier;
 use std::task::{Context, Poll, Waker};
 use std::thread;
 
-use tidegate_core::{Ask, Calendar, Key, Limit, LimitError, Micros, Role, Secret, Unit, Verdict, Weekday};
+use tidegate_core::{
+    Ask, Calendar, Key, Limit, LimitError, Micros, Role, Secret, Tag, Unit, Verdict, Weekday,
+};
 use tidegate_counters::{Batch, Counters, Inspection, Memory, MemorySize, Take};
 
 /// Where tests start: in 2027, at the start of a minute and in the middle of a day.
@@ -46,7 +48,7 @@ pub(crate) fn every_limit(amount: u64, window: Micros) -> Result<Vec<Limit>, Lim
 /// A request of one take.
 pub(crate) fn ask(memory: &Memory, key: Key, limit: &Limit, ask: Ask, now: Micros) -> Verdict {
     let mut batch = Batch::new();
-    batch.push([Take { key, limit, ask, role: Role::Enforce }]);
+    batch.push([Take { key, tag: Tag::default(), limit, ask, role: Role::Enforce }]);
     memory.take_now(&mut batch, now);
     batch.answers(0)[0].verdict
 }
@@ -60,11 +62,11 @@ pub(crate) fn peek(memory: &Memory, key: Key, limit: &Limit, now: Micros) -> Ver
 }
 
 pub(crate) fn inspect(memory: &Memory, key: Key, limit: &Limit, now: Micros) -> Inspection {
-    at_once(memory.inspect(key, limit, now)).expect("memory is always there")
+    at_once(memory.inspect(key, Tag::default(), limit, now)).expect("memory is always there")
 }
 
 pub(crate) fn reset(memory: &Memory, key: Key) -> bool {
-    at_once(memory.reset(key)).expect("memory is always there")
+    at_once(memory.reset(key, Tag::default())).expect("memory is always there")
 }
 
 fn at_once<T>(future: impl Future<Output = T>) -> T {

@@ -98,7 +98,7 @@ pub(super) async fn inspect(core: &Core, request: Request<Incoming>) -> Result<A
     let mut counters = Vec::new();
     for take in plan.takes() {
         let limit = plan.limit(take);
-        let held = node.counters.inspect(take.key, limit, now).await;
+        let held = node.counters.inspect(take.key, take.tag, limit, now).await;
         let held = held.map_err(|error| HttpError::broken(error.to_string()))?;
         counters.push(json!({
             "rule": take.rule.map(|rule| &*rule.id),
