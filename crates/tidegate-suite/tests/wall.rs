@@ -13,6 +13,7 @@ const WORDS: &[&str] = &[
     "Outcome",
     "Receipt",
     "Role",
+    "Tag",
     "Unit",
     "Verdict",
     "Weekday",
