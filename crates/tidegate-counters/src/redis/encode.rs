@@ -1,4 +1,4 @@
-//! Requests, packed for the script `take.lua`, which reads field by field what is written here.
+//! Requests, packed for the scripts, which read field by field what is written here.
 
 use tidegate_core::{Ask, Charge, Limit, Micros, Numbers, Role};
 
@@ -43,21 +43,42 @@ pub(super) fn finish(requests: u16, out: &mut [u8]) {
     }
 }
 
-/// Starts a request of so many takes.
-pub(super) fn request(takes: u16, out: &mut Vec<u8>) {
-    Packer(out).put(takes.into(), 2);
+/// Adds a request. `number` says which counter of the call a take is on; `around` is about the store's time: a calendar's periods are told
+/// around it. Gives the laws that it needs.
+pub(super) fn request(
+    takes: &[Take<'_>],
+    mut number: impl FnMut(&Take<'_>) -> u16,
+    around: Micros,
+    out: &mut Vec<u8>,
+) -> Laws {
+    let (start, mut laws) = (out.len(), Laws::default());
+    let mut packer = Packer(out);
+    packer.put(takes.len() as u64, 2);
+    packer.put(0, 4);
+    for one in takes {
+        laws.0 |= take(one, number(one), around, out).0;
+    }
+    let bytes = ((out.len() - start) as u32).to_le_bytes();
+    out[start + 2..start + 6].copy_from_slice(&bytes);
+    laws
 }
 
-/// Adds a take on the `key`-th counter of the call. `around` is about the store's time: a calendar's periods are told around it.
-pub(super) fn take(take: &Take<'_>, key: u16, around: Micros, out: &mut Vec<u8>) {
+/// Which laws a call needs, a bit for each.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct Laws(pub(super) u8);
+
+fn take(take: &Take<'_>, key: u16, around: Micros, out: &mut Vec<u8>) -> Laws {
+    let start = out.len();
     let limit = take.limit;
     let numbers = limit.numbers();
     let (word, units, of) = word(&take.ask, matches!(numbers, Numbers::Places { .. }));
+    let law = law(&numbers);
     let mut out = Packer(out);
+    out.put(0, 1);
     out.put(key.into(), 2);
     out.put(word as u64, 1);
     out.put(flags(take, of.is_some()), 1);
-    out.put(law(&numbers), 1);
+    out.put(law, 1);
     out.put(units.min(COST_MAX), 6);
     out.put(limit.amount().into(), 4);
     out.put(limit.capacity().into(), 4);
@@ -99,6 +120,8 @@ pub(super) fn take(take: &Take<'_>, key: u16, around: Micros, out: &mut Vec<u8>)
             out.put(last.end.get(), 7);
         }
     }
+    out.0[start] = (out.0.len() - start) as u8; // At most 85.
+    Laws(1 << (law - 1))
 }
 
 /// Is it carried out in a refused request too?

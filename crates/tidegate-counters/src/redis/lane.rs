@@ -12,13 +12,14 @@ use tidegate_core::{Key, Micros, Numbers};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::encode::Laws;
 use super::replay::{self, Told};
-use super::wires::{Call, CallFailed, Script, Wires};
-use super::{RedisStore, StoreClock, encode, keys};
+use super::wires::{Call, CallFailed, Wires};
+use super::{RedisStore, StoreClock, encode, keys, script};
 use crate::{Take, Unavailable};
 
-/// Judges requests and carries them out.
-pub(super) static TAKE: Script = Script::new(include_str!("scripts/take.lua"));
+/// What a value begins with: until when it is kept.
+const KEPT_BYTES: usize = 4;
 
 /// How many counters a call may ask, unless one request needs more. Beyond that the store gains nothing, and others wait for it.
 const CALL_KEYS: usize = 64;
@@ -45,6 +46,9 @@ struct Parcel {
     names: Vec<Vec<u8>>,
     numbers: HashMap<Key, u16>,
     argument: Vec<u8>,
+    /// The time that it tells, if it tells one.
+    told: u64,
+    laws: Laws,
     /// How many takes each request has, and who waits for its answer.
     waiting: Vec<(usize, oneshot::Sender<Result<PartReply, Unavailable>>)>,
 }
@@ -72,7 +76,7 @@ impl PartReply {
                 Numbers::Log { .. } | Numbers::Places { .. } => {
                     Told::List(replay::list(bytes).ok_or_else(garbled)?)
                 }
-                _ => Told::State(bytes),
+                _ => Told::State(bytes.get(KEPT_BYTES..).unwrap_or_default()),
             });
         }
         if all.len() == takes.len() { Ok(all) } else { Err(garbled()) }
@@ -144,26 +148,21 @@ impl Lane {
         }
         let mut parcels = self.parcels.borrow_mut();
         let parcel = parcels.entry(slot).or_default();
-        if !parcel.names.is_empty() && parcel.names.len() + takes.len() > CALL_KEYS {
+        let told = self.told_time(now);
+        let is_full = !parcel.names.is_empty() && parcel.names.len() + takes.len() > CALL_KEYS;
+        if is_full || parcel.told != told {
             self.send(slot, std::mem::take(parcel));
         }
         if parcel.argument.is_empty() {
-            encode::start(self.told_time(now), &mut parcel.argument);
+            parcel.told = told;
+            encode::start(told, &mut parcel.argument);
         }
         let around = Micros::new(now.get().saturating_add_signed(self.ahead_us.get()));
-        encode::request(takes.len() as u16, &mut parcel.argument);
-        for take in takes {
-            let number = parcel.number(take, &settings.prefix);
-            encode::take(take, number, around, &mut parcel.argument);
-        }
+        parcel.add(takes, &settings.prefix, around);
         let (sender, pending) = oneshot::channel();
         parcel.waiting.push((takes.len(), sender));
         self.count(1);
-        if self.told_time(now) > 0 {
-            // Whoever tells the time may tell another next.
-            let parcel = std::mem::take(parcel);
-            self.send(slot, parcel);
-        } else if !self.scheduled.replace(true) {
+        if !self.scheduled.replace(true) {
             let lane = self.clone();
             tokio::task::spawn_local(async move { lane.send_all() });
         }
@@ -189,7 +188,8 @@ impl Lane {
             return;
         }
         encode::finish(parcel.waiting.len() as u16, &mut parcel.argument);
-        let call = Call { script: &TAKE, op: "take", keys: parcel.names, argument: parcel.argument };
+        let script = script::take(parcel.laws);
+        let call = Call { script, op: "take", keys: parcel.names, argument: parcel.argument };
         let (lane, until) = (self.clone(), self.deadline());
         tokio::task::spawn_local(async move {
             let answer = lane.wires.call(slot, &call, until).await;
@@ -227,12 +227,16 @@ impl Lane {
 }
 
 impl Parcel {
-    /// The number of a take's counter in the call.
-    fn number(&mut self, take: &Take<'_>, prefix: &str) -> u16 {
-        *self.numbers.entry(take.key).or_insert_with(|| {
-            self.names.push(keys::name(prefix, take.tag, take.key));
-            self.names.len() as u16
-        })
+    /// Adds a request.
+    fn add(&mut self, takes: &[Take<'_>], prefix: &str, around: Micros) {
+        let Self { names, numbers, argument, laws, .. } = self;
+        let number = |take: &Take<'_>| {
+            *numbers.entry(take.key).or_insert_with(|| {
+                names.push(keys::name(prefix, take.tag, take.key));
+                names.len() as u16
+            })
+        };
+        laws.0 |= encode::request(takes, number, around, argument).0;
     }
 }
 

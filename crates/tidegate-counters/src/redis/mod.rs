@@ -1,6 +1,6 @@
 //! Counters that a fleet shares, in Redis or Valkey: each request is one step of a script there, all or nothing.
 //!
-//! Reading order: `scripts/take.lua` (the law, once more), `encode` (what it is asked), `lane` (how that goes out), `replay` (what its
+//! Reading order: `scripts/` (the law, once more), `encode` (what it is asked), `lane` (how that goes out), `replay` (what its
 //! answer means), `flight` (requests whose counters are on several servers), `wires/` (connections, slots, redirects).
 
 mod encode; // requests, packed for the script
@@ -8,6 +8,7 @@ mod flight; // requests whose counters are on several servers
 mod keys; // what counters are called
 mod lane; // one thread's way to the store
 mod replay; // what an answer means
+mod script; // the scripts
 mod settings; // where the store is
 mod stats; // what operators are told
 mod wires; // connections, and which server answers for what
@@ -23,13 +24,10 @@ use crate::{Answer, Batch, Counters, Inspection, Mode, Rehearsed, Take, Unavaila
 
 use flight::Judged;
 use lane::{Lane, garbled};
-use wires::{Call, Script, Servers};
+use wires::{Call, Servers};
 
 pub use settings::{Address, Password, RedisSettings, StoreClock, StoreTls, Topology, UrlError};
 pub use stats::{RedisStats, STORE_TIMES_US, ServerStats, Times};
-
-/// Reads counters.
-static LOOK: Script = Script::new(include_str!("scripts/look.lua"));
 
 /// A store in Redis or Valkey: what the threads of a node share about it.
 pub struct RedisStore {
@@ -162,7 +160,7 @@ impl RedisCounters {
             let prefix = &lane.store.servers.settings().prefix;
             let names = here.iter().map(|at| keys::name(prefix, takes[*at].tag, takes[*at].key)).collect();
             let argument = lane.told_time(now).to_le_bytes()[..7].to_vec();
-            let call = Call { script: &LOOK, op: "look", keys: names, argument };
+            let call = Call { script: script::look(), op: "look", keys: names, argument };
             let Value::Array(values) = lane.wires.call(slot, &call, until).await? else {
                 return Err(garbled());
             };
