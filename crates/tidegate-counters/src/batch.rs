@@ -32,6 +32,8 @@ pub enum Mode {
     Local,
     /// By policy: the store could not answer.
     Degraded,
+    /// Not at all: another take of the same request was refused from memory, and nobody was asked about this one.
+    Unasked,
 }
 
 impl Mode {
@@ -43,6 +45,7 @@ impl Mode {
             Self::Capped => "capped",
             Self::Local => "local",
             Self::Degraded => "degraded",
+            Self::Unasked => "unasked",
         }
     }
 }

@@ -20,8 +20,8 @@ pub(super) struct Judged {
 
 /// A request that the store was asked about.
 pub(super) enum Asked {
-    /// It asks nothing.
-    Nothing,
+    /// Not at all: it asks nothing, or it was refused a moment ago.
+    Known(Judged),
     /// In one slot, where it is judged in one piece.
     Whole(Pending),
     /// In several. What is left to do goes on if nobody waits for it any more.
@@ -53,7 +53,14 @@ pub(super) fn write(batch: &mut Batch<'_>, judged: impl IntoIterator<Item = Resu
 
 /// Asks the store about a request.
 pub(super) fn ask(lane: &Rc<Lane>, takes: &[Take<'_>], now: Micros) -> Result<Asked, Unavailable> {
-    let Some(first) = takes.first() else { return Ok(Asked::Nothing) };
+    let Some(first) = takes.first() else {
+        return Ok(Asked::Known(Judged { admitted: true, answers: Vec::new() }));
+    };
+    if lane.remembers()
+        && let Some(answers) = lane.store.denials.refuse(takes, now)
+    {
+        return Ok(Asked::Known(Judged { admitted: false, answers }));
+    }
     let slot = lane.store.slot(first.tag);
     if takes.iter().all(|take| lane.store.slot(take.tag) == slot) {
         return Ok(Asked::Whole(lane.ask(slot, takes, now)?));
@@ -81,7 +88,7 @@ impl Asked {
         now: Micros,
     ) -> Result<Judged, Unavailable> {
         match self {
-            Self::Nothing => Ok(Judged { admitted: true, answers: Vec::new() }),
+            Self::Known(judged) => Ok(judged),
             Self::Whole(pending) => {
                 let reply = pending.await.map_err(|_| gone())??;
                 lane.heard(reply.now, now);
@@ -89,9 +96,14 @@ impl Asked {
                 let told = reply.told(takes)?;
                 let admitted = replay::judge(takes, &told, reply.now, &mut answers)?;
                 lane.store.agrees(admitted, reply.admitted)?;
+                lane.store.denials.learn(takes, &answers, now);
                 Ok(Judged { admitted: reply.admitted, answers })
             }
-            Self::Parts(judged) => judged.await.map_err(|_| gone())?,
+            Self::Parts(judged) => {
+                let judged = judged.await.map_err(|_| gone())??;
+                lane.store.denials.learn(takes, &judged.answers, now);
+                Ok(judged)
+            }
         }
     }
 }

@@ -131,6 +131,11 @@ impl Lane {
         }
     }
 
+    /// Are denials remembered? Not where callers set the clock.
+    pub(super) fn remembers(&self) -> bool {
+        self.store.servers.settings().clock == StoreClock::Store
+    }
+
     /// Asks for some takes of a request, all in the slot; they are judged in one piece, at the end of this turn.
     pub(super) fn ask(
         self: &Rc<Self>,

@@ -3,6 +3,7 @@
 //! Reading order: `scripts/` (the law, once more), `encode` (what it is asked), `lane` (how that goes out), `replay` (what its
 //! answer means), `flight` (requests whose counters are on several servers), `wires/` (connections, slots, redirects).
 
+mod denials; // who was refused a moment ago
 mod encode; // requests, packed for the script
 mod flight; // requests whose counters are on several servers
 mod keys; // what counters are called
@@ -22,6 +23,7 @@ use tidegate_core::{Ask, Key, Limit, Micros, Role, Secret, Tag};
 
 use crate::{Answer, Batch, Counters, Inspection, Mode, Rehearsed, Take, Unavailable};
 
+use denials::Denials;
 use flight::Judged;
 use lane::{Lane, garbled};
 use wires::{Call, Servers};
@@ -32,6 +34,7 @@ pub use stats::{RedisStats, STORE_TIMES_US, ServerStats, Times};
 /// A store in Redis or Valkey: what the threads of a node share about it.
 pub struct RedisStore {
     servers: Arc<Servers>,
+    denials: Denials,
     in_flight: AtomicU64,
     disagreements: AtomicU64,
 }
@@ -45,7 +48,8 @@ impl RedisStore {
     /// A store; nothing is asked of it yet.
     pub fn new(settings: RedisSettings) -> Arc<Self> {
         let servers = Servers::new(settings);
-        Arc::new(Self { servers, in_flight: AtomicU64::new(0), disagreements: AtomicU64::new(0) })
+        let (in_flight, disagreements) = (AtomicU64::new(0), AtomicU64::new(0));
+        Arc::new(Self { servers, denials: Denials::default(), in_flight, disagreements })
     }
 
     /// A hand on it for the thread that calls.
@@ -69,6 +73,7 @@ impl RedisStore {
     /// What happened so far.
     pub fn stats(&self) -> RedisStats {
         RedisStats {
+            remembered_denials: self.denials.hits(),
             disagreements: self.disagreements.load(Ordering::Relaxed),
             in_flight: self.in_flight.load(Ordering::Relaxed),
             ..self.servers.stats()
@@ -213,6 +218,7 @@ impl Counters for RedisCounters {
 
     async fn reset(&self, key: Key, tag: Tag) -> Result<bool, Unavailable> {
         let store = &self.lane.store;
+        store.denials.forget(key);
         let mut delete = redis::cmd("DEL");
         delete.arg(keys::name(&store.servers.settings().prefix, tag, key));
         match self.lane.wires.command(store.slot(tag), &delete, "reset", self.lane.deadline()).await? {
