@@ -1,5 +1,4 @@
-//! The scripts. One for each set of laws that a call may need: whatever a script defines, it defines anew in every call, so that one with
-//! all laws takes twice as long as one with those that are needed.
+//! The scripts. One for each set of laws that a call may need, because a script is run from its first line in every call.
 
 use std::sync::OnceLock;
 
@@ -17,6 +16,8 @@ const LAWS: [&str; 7] = [
     include_str!("scripts/spent.lua"),
 ];
 const HEAD: &str = include_str!("scripts/head.lua");
+const LOOP: &str = include_str!("scripts/loop.lua");
+const JUDGE: &str = include_str!("scripts/judge.lua");
 const LISTS: &str = include_str!("scripts/lists.lua");
 const LISTS_FOR: u8 = 0b11_0000;
 const TAIL: &str = include_str!("scripts/tail.lua");
@@ -37,5 +38,6 @@ pub(super) fn look() -> &'static Script {
 fn text(laws: u8) -> String {
     let lists = if laws & LISTS_FOR > 0 { LISTS } else { "" };
     let needed = (0..LAWS.len()).filter(|law| laws & 1 << law > 0).map(|law| LAWS[law]);
-    [HEAD, lists].into_iter().chain(needed).chain([TAIL]).collect()
+    let needed: String = needed.map(|law| law.replace("-- @judge", JUDGE)).collect();
+    [HEAD, lists, LOOP, &needed, TAIL].concat()
 }

@@ -1,77 +1,73 @@
 
 -- The sliding log: every charge with its time.
-LAWS[5] = function(s, carry)
+if law == 5 then
   local window = unpack('<I7', ARG, params)
   local kept, tag, last, used, from = 0, 0x14, 0, 0, 17
   if s ~= '' then
-    if #s < 16 or (#s - 16) % 11 ~= 0 then
-      return FOREIGN
-    end
-    kept, tag, last, used = unpack('<I4BI7I4', s, 1)
-    if tag ~= 0x14 then
-      return FOREIGN
+    tag = 0
+    if #s >= 16 and (#s - 16) % 11 == 0 then
+      kept, tag, last, used = unpack('<I4BI7I4', s, 1)
     end
     local ahead = last - now
     if ahead > max(window, 5000000) then
       local moved = { pack('<I4BI7I4', kept, tag, now, used) }
-      walk(s, 17, 11, 'I7I4', function(time, n)
+      for entry = 17, #s, 11 do
+        local time, n = unpack('<I7I4', s, entry)
         moved[#moved + 1] = pack('<I7I4', max(0, time - ahead), n)
-      end)
+      end
       s, last = table.concat(moved), now
     end
   end
-  local at = max(now, last)
-  own_time = at
-  if #s > 16 then
-    if unpack('<I7', s, #s - 10) + window <= at then
+  own_time = max(now, last)
+  if tag ~= 0x14 then
+    outcome = FOREIGN
+  else
+    if #s > 16 and unpack('<I7', s, #s - 10) + window <= own_time then
       from, used = #s + 1, 0 -- Nothing is left of it.
-    else
+    elseif #s > 16 then
       local dead
-      from, dead = living(s, 11, 'I7I4', at, window)
+      from, dead = living(s, 11, 'I7I4', own_time, window)
       used = used - dead
     end
-  end
-  local outcome, units = ADMITTED, 0
-  if ask == REFUND then
-    -- What is given back stands side by side: at the end, or at one instant.
-    local first, past, given, left = nil, nil, 0, ''
-    local i = carry and #s - 10 or 0
-    while i >= from and given < cost do
-      local time, n = unpack('<I7I4', s, i)
-      if of and time < of then
-        break
-      end
-      if not of or time == of then
-        local part = min(cost - given, n)
-        given, first, past = given + part, i, past or i + 11
-        if part < n then
-          left = pack('<I7I4', time, n - part)
+    if ask == REFUND then
+      -- What is given back stands side by side: at the end, or at one instant.
+      local first, past, left = nil, nil, ''
+      local entry = carry and #s - 10 or 0
+      while entry >= from and cost + units > 0 do
+        local time, n = unpack('<I7I4', s, entry)
+        if not of or time == of then
+          local part = min(cost + units, n)
+          units, first, past = units - part, entry, past or entry + 11
+          if part < n then
+            left = pack('<I7I4', time, n - part)
+          end
+        elseif time < of then
+          break
         end
+        entry = entry - 11
       end
-      i = i - 11
-    end
-    if given > 0 then
-      units, used = -given, used - given
-      s = pack('<I4BI7I4', kept, tag, at, used) .. sub(s, from, first - 1) .. left .. sub(s, past)
-      from = 17
-    end
-  else
-    outcome, units = judge(used, carry)
-    if units > 0 then
-      used = used + units
-      local body, time, n = sub(s, from), at, 0
-      if body ~= '' then
-        time, n = unpack('<I7I4', body, #body - 10)
-        if time == at then
-          body = sub(body, 1, -12)
-        else
-          n = 0
+      if units < 0 then
+        s = pack('<I4BI7I4', kept, tag, own_time, used + units) .. sub(s, from, first - 1) .. left .. sub(s, past)
+        from = 17
+      end
+    else
+      -- @judge
+      if units > 0 then
+        local body, charged = sub(s, from), units
+        if body ~= '' then
+          local time, n = unpack('<I7I4', body, #body - 10)
+          if time == own_time then
+            body, charged = sub(body, 1, -12), n + units
+          end
         end
+        s = pack('<I4BI7I4', kept, tag, own_time, used + units) .. body .. pack('<I7I4', own_time, charged)
+        from = 17
       end
-      s = pack('<I4BI7I4', kept, tag, at, used) .. body .. pack('<I7I4', at, n + units)
-      from = 17
     end
+    used = used + units
+    local least = (outcome == LIMITED or outcome == EXCEEDS) and max(1, cost) or 1
+    local fits = ready(s, from, 11, 'I7I4', window, used, least, capacity)
+    local ends = from <= #s and unpack('<I7', s, #s - 10) + window or 0
+    told = pack('<BI5I5I7I7I7', outcome, used, units + U32, own_time, fits, ends)
   end
-  tell(s, from, 11, 'I7I4', window, outcome, used, units)
-  return outcome, s, units
 end

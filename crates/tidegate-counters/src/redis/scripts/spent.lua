@@ -1,52 +1,47 @@
 
 -- A calendar quota. The node tells four periods; the store's time has to be in one of the first three.
-LAWS[7] = function(s, carry)
-  local ids, starts, at = {}, {}, params
-  for i = 1, 4 do
-    ids[i], starts[i], at = unpack('<I4I7', ARG, at)
+if law == 7 then
+  local ids, starts, field = {}, {}, params
+  for period = 1, 4 do
+    ids[period], starts[period], field = unpack('<I4I7', ARG, field)
   end
-  starts[5] = unpack('<I7', ARG, at)
-  if now < starts[1] or now >= starts[4] then
-    return NO_PERIOD
-  end
+  starts[5] = unpack('<I7', ARG, field)
   local kept, tag, period, used = 0, 0x16, 0, 0
   if s ~= '' then
-    if #s ~= 13 then
-      return FOREIGN
-    end
-    kept, tag, period, used = unpack('<I4BI4I4', s, 1)
-    if tag ~= 0x16 then
-      return FOREIGN
+    tag = 0
+    if #s == 13 then
+      kept, tag, period, used = unpack('<I4BI4I4', s, 1)
     end
   end
-  local i = 3
-  while now < starts[i] do
-    i = i - 1
-  end
-  own_time = now
-  if period > ids[i] then
-    if period == ids[i + 1] then
-      i = i + 1 -- A closed period never reopens.
-      own_time = starts[i]
-    else
-      period = ids[i] -- A broken clock wrote it: what was used stays.
-      s = pack('<I4BI4I4', kept, tag, period, used)
+  if tag ~= 0x16 then
+    outcome = FOREIGN
+  elseif now < starts[1] or now >= starts[4] then
+    outcome = NO_PERIOD
+  else
+    local this = 3
+    while now < starts[this] do
+      this = this - 1
     end
-  end
-  if period ~= ids[i] then
-    used = 0
-  end
-  ttl = starts[i + 1] - own_time
-  local outcome, units = ADMITTED, 0
-  if ask == REFUND then
-    if carry and not (of and (of >= starts[i + 1] or of < starts[i])) then
+    if period > ids[this] then
+      if period == ids[this + 1] then
+        this = this + 1 -- A closed period never reopens.
+        own_time = starts[this]
+      else
+        period = ids[this] -- A broken clock wrote it: what was used stays.
+        s = pack('<I4BI4I4', kept, tag, period, used)
+      end
+    end
+    if period ~= ids[this] then
+      used = 0
+    end
+    ttl = starts[this + 1] - own_time
+    if ask ~= REFUND then
+      -- @judge
+    elseif carry and not (of and (of >= starts[this + 1] or of < starts[this])) then
       units = -min(cost, used)
     end
-  else
-    outcome, units = judge(used, carry)
+    if units ~= 0 then
+      s = pack('<I4BI4I4', kept, tag, ids[this], min(U32, used + units))
+    end
   end
-  if units ~= 0 then
-    s = pack('<I4BI4I4', kept, tag, ids[i], min(U32, used + units))
-  end
-  return outcome, s, units
 end
