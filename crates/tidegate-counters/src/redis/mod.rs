@@ -2,6 +2,8 @@
 
 mod settings; // where the store is
 mod stats; // what operators are told
+#[allow(dead_code)] // Until decisions use it.
+mod wires; // connections, slots, redirects
 
 use std::rc::Rc;
 use std::sync::Arc;
