@@ -154,8 +154,8 @@ proptest! {
     ) {
         let url = format!("{before}Geheim{around}Wort77{after}");
         let shown = match RedisSettings::of_url(&url) {
-            // Without an `@` it is a host, or the path of a socket, as far as anybody can know.
-            Ok(settings) if url.contains('@') && !url.starts_with("unix") => format!("{settings:?}"),
+            // Without an `@` it is a host or a path, as far as anybody can know, and without a `:` before it a user.
+            Ok(settings) if url.contains('@') && before.ends_with(':') && !url.starts_with("unix") => format!("{settings:?}"),
             Ok(_) => String::new(),
             Err(error) => format!("{error} {error:?}"),
         };

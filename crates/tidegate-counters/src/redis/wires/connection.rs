@@ -61,12 +61,24 @@ pub(super) struct Lost(pub(super) String);
 pub(super) struct Connection {
     inner: MultiplexedConnection,
     driver: JoinHandle<()>,
-    closed: Rc<Cell<bool>>,
+    end: Rc<End>,
     traffic: Arc<Traffic>,
     /// Script bodies that were sent, by the script's address.
     bodies: RefCell<Vec<(*const Script, u64)>>,
     pub(super) silence: RefCell<Silence>,
-    _connected: Option<Connected>,
+}
+
+/// Has it ended? Until then it is counted as open.
+struct End {
+    closed: Cell<bool>,
+    connected: Cell<Option<Connected>>,
+}
+
+impl End {
+    fn came(&self) {
+        self.closed.set(true);
+        self.connected.take();
+    }
 }
 
 /// Calls in a row whose time was over before any byte came.
@@ -98,23 +110,16 @@ impl Connection {
         let (inner, driver) = MultiplexedConnection::new_with_config(&nobody, stream, config)
             .await
             .map_err(|error| OpenFailed { trouble: Trouble::Connect, why: format!("{address}: {error}") })?;
-        let closed = Rc::new(Cell::new(false));
+        let end = Rc::new(End { closed: Cell::new(false), connected: Cell::new(connected) });
         let driver = tokio::task::spawn_local({
-            let closed = closed.clone();
+            let end = end.clone();
             async move {
                 driver.await;
-                closed.set(true);
+                end.came();
             }
         });
-        let connection = Self {
-            inner,
-            driver,
-            closed,
-            traffic,
-            bodies: RefCell::default(),
-            silence: RefCell::default(),
-            _connected: connected,
-        };
+        let connection =
+            Self { inner, driver, end, traffic, bodies: RefCell::default(), silence: RefCell::default() };
         connection.present(address, settings, password.as_deref(), purpose).await?;
         Ok(Rc::new(connection))
     }
@@ -175,12 +180,12 @@ impl Connection {
 
     /// Is it known that it does not work any more?
     pub(super) fn is_closed(&self) -> bool {
-        self.closed.get()
+        self.end.closed.get()
     }
 
     /// Gives it up: whoever waits for a reply is told so.
     pub(super) fn close(&self) {
-        self.closed.set(true);
+        self.end.came();
         self.driver.abort();
     }
 
@@ -189,8 +194,7 @@ impl Connection {
         self.traffic.reads.load(Relaxed)
     }
 
-    /// How often something was sent, for the test that it is done together.
-    #[cfg(test)]
+    /// How often something was given to the machine to send.
     pub(super) fn writes(&self) -> u64 {
         self.traffic.writes.load(Relaxed)
     }

@@ -49,6 +49,8 @@ pub(super) struct NoConnection {
 pub(super) enum Outcome {
     Done(Value),
     Refused(ServerError),
+    /// The connection ended before anything of it was sent, and took it along.
+    NotSent(String),
     /// Sent, and there will be no reply.
     Lost(String),
     /// Sent, and there was no reply in time.
@@ -109,7 +111,7 @@ impl Link {
         op: &'static str,
         until: Instant,
     ) -> Outcome {
-        let (from, reads) = (Instant::now(), connection.reads());
+        let (from, reads, writes) = (Instant::now(), connection.reads(), connection.writes());
         self.used_at.set(from);
         let reply = match asking {
             false => tokio::time::timeout_at(until, connection.send(command)).await,
@@ -119,6 +121,9 @@ impl Link {
         match reply {
             Ok(Ok(Value::ServerError(error))) => Outcome::Refused(error),
             Ok(Ok(value)) => Outcome::Done(value),
+            Ok(Err(Lost(why))) if connection.is_closed() && connection.writes() == writes => {
+                Outcome::NotSent(why)
+            }
             Ok(Err(Lost(why))) => {
                 // Also if it was no end but a reply that nobody can read: the next ones would belong to nobody knows whom.
                 self.give_up(connection);

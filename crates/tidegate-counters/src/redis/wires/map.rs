@@ -72,7 +72,7 @@ async fn ask(wires: &Rc<Wires>, asked: &Address, command: &redis::Cmd) -> Result
                 false => format!("{asked} does not tell who is primary: {words}"),
             })
         }
-        Outcome::Lost(why) => Err(format!("{asked} broke the connection off: {why}")),
+        Outcome::Lost(why) | Outcome::NotSent(why) => Err(format!("{asked} broke the connection off: {why}")),
         Outcome::TimedOut => Err(format!("{asked} did not answer within {} ms", ANSWER_MAX.as_millis())),
     }
 }

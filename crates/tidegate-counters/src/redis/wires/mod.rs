@@ -213,6 +213,11 @@ impl Wires {
                 }
                 Step::Failed(CallFailed::Unknown(format!("{} did not answer in time", link.server.address)))
             }
+            Outcome::NotSent(_) if way.hop() => Step::Again,
+            Outcome::NotSent(why) => Step::Failed(CallFailed::NotDone(format!(
+                "{} broke the connection off: {why}",
+                link.server.address
+            ))),
             Outcome::Lost(why) => {
                 self.servers.troubles.count(Trouble::Lost);
                 self.refresh();

@@ -93,16 +93,24 @@ fn what_is_wrong_with_a_login_is_told() {
 fn encrypted_connections_know_whom_they_talk_to() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
-    let mut ca = rcgen::CertificateParams::new(vec!["test CA".to_owned()]).unwrap();
+    let named = |name: &str, host: &str| {
+        let mut parameters = rcgen::CertificateParams::new(vec![host.to_owned()]).unwrap();
+        parameters.distinguished_name = rcgen::DistinguishedName::new();
+        parameters.distinguished_name.push(rcgen::DnType::CommonName, name);
+        parameters
+    };
+    let mut ca = named("ca", "ca");
     ca.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
     let ca_key = rcgen::KeyPair::generate().unwrap();
     std::fs::write(path("ca.pem"), ca.self_signed(&ca_key).unwrap().pem()).unwrap();
     let issuer = rcgen::Issuer::new(ca, ca_key);
     for (name, host) in [("server", "127.0.0.1"), ("client", "tidegate")] {
         let key = rcgen::KeyPair::generate().unwrap();
-        let parameters = rcgen::CertificateParams::new(vec![host.to_owned()]).unwrap();
-        std::fs::write(path(&format!("{name}.pem")), parameters.signed_by(&key, &issuer).unwrap().pem())
-            .unwrap();
+        std::fs::write(
+            path(&format!("{name}.pem")),
+            named(name, host).signed_by(&key, &issuer).unwrap().pem(),
+        )
+        .unwrap();
         std::fs::write(path(&format!("{name}.key")), key.serialize_pem()).unwrap();
     }
     let text = |name: &str| path(name).to_str().unwrap().to_owned();
