@@ -104,7 +104,8 @@ pub enum StoreClock {
 /// Why a URL does not name a store.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "{what}; write redis://host:6379, redis+cluster://a:6379,b:6379, redis+sentinel://a:26379,b:26379/name or unix:///path, with rediss for TLS"
+    "{what}; write redis://host:6379, redis+cluster://a:6379,b:6379, redis+sentinel://a:26379,b:26379/name or unix:///path, \
+     with rediss for TLS"
 )]
 pub struct UrlError {
     /// What is wrong with it.

@@ -166,7 +166,10 @@ proptest! {
 
     /// No text breaks the reader.
     #[test]
-    fn any_text_is_read_or_refused(url in ".{0,40}", tail in "(redis|redis[+]cluster|redis[+]sentinel|unix)://[a-z:/@?#%,.0-9\\[\\]]{0,24}") {
+    fn any_text_is_read_or_refused(
+        url in ".{0,40}",
+        tail in "(redis|redis[+]cluster|redis[+]sentinel|unix)://[a-z:/@?#%,.0-9\\[\\]]{0,24}",
+    ) {
         let _ = RedisSettings::of_url(&url);
         let _ = RedisSettings::of_url(&tail);
     }

@@ -117,7 +117,7 @@ impl Link {
             false => tokio::time::timeout_at(until, connection.send(command)).await,
             true => tokio::time::timeout_at(until, connection.send_asking(command)).await,
         };
-        self.times(op).add(from.elapsed());
+        self.took(op, from.elapsed());
         match reply {
             Ok(Ok(Value::ServerError(error))) => Outcome::Refused(error),
             Ok(Ok(value)) => Outcome::Done(value),
@@ -175,14 +175,17 @@ impl Link {
         }
     }
 
-    fn times(&self, op: &'static str) -> Arc<TimesTally> {
+    /// Counts a call. The shared tally is looked for once: a lock, and a count of who holds it, that all threads would pull at.
+    fn took(&self, op: &'static str, took: Duration) {
         let mut times = self.times.borrow_mut();
-        if let Some((_, tally)) = times.iter().find(|(known, _)| *known == op) {
-            return tally.clone();
+        match times.iter().find(|(known, _)| *known == op) {
+            Some((_, tally)) => tally.add(took),
+            None => {
+                let tally = self.server.times(op);
+                tally.add(took);
+                times.push((op, tally));
+            }
         }
-        let tally = self.server.times(op);
-        times.push((op, tally.clone()));
-        tally
     }
 }
 

@@ -54,6 +54,8 @@ pub(in crate::redis) struct Servers {
     map_problem: Mutex<Option<String>>,
     /// How often reading the map has ended, well or not.
     rounds: watch::Sender<u64>,
+    /// The same number, for those who look at every call.
+    round: AtomicU64,
 }
 
 #[derive(Default)]
@@ -134,6 +136,7 @@ impl Servers {
             refresh_due_ms: AtomicU64::new(0),
             map_problem: Mutex::default(),
             rounds: watch::Sender::new(0),
+            round: AtomicU64::new(0),
         };
         if let Topology::Standalone(address) = &servers.settings.topology
             && let Some(server) = servers.server(address)
@@ -216,7 +219,7 @@ impl Servers {
     }
 
     pub(super) fn round(&self) -> u64 {
-        *self.rounds.borrow()
+        self.round.load(Relaxed)
     }
 
     /// Why there is no map, in words.
@@ -281,7 +284,8 @@ impl Drop for Refreshing {
     fn drop(&mut self) {
         self.servers.asking.store(false, Relaxed);
         self.servers.refreshing.store(false, Relaxed);
-        self.servers.rounds.send_modify(|rounds| *rounds += 1);
+        let round = self.servers.round.fetch_add(1, Relaxed) + 1;
+        self.servers.rounds.send_replace(round);
     }
 }
 

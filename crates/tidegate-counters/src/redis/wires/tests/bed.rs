@@ -103,7 +103,17 @@ fn spawn(config: Option<&str>, folder: &std::path::Path, port: u16, arguments: &
     let port = port.to_string();
     let mut child = Command::new("redis-server")
         .args(config)
-        .args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--dir"])
+        .args([
+            "--port",
+            &port,
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+            "--repl-diskless-sync-delay",
+            "0",
+            "--dir",
+        ])
         .arg(folder)
         .args(arguments)
         .stdout(Stdio::piped())

@@ -142,7 +142,14 @@ fn a_failover_is_followed() {
             replica.ask::<String>("INFO replication").contains("master_link_status:up")
         })
         .await;
-        replica.ask::<()>("CLUSTER FAILOVER");
+        until("all nodes know the replica", || {
+            cluster
+                .nodes
+                .iter()
+                .all(|node| node.ask::<String>("CLUSTER NODES").contains(&format!("slave {id} ")))
+        })
+        .await;
+        until("the failover has begun", || replica.try_ask::<()>("CLUSTER FAILOVER").is_ok()).await;
         until("it is a primary", || replica.ask::<String>("INFO replication").contains("role:master")).await;
         // Old primary or new, whoever is asked: nothing fails.
         assert_eq!(wires.call(slot, &add(&["k"]), soon()).await, Ok(Value::Int(2)));

@@ -160,8 +160,11 @@ fn sentinels_are_asked_who_is_primary() {
     let second = Redis::start(&["--replicaof", "127.0.0.1", &first.port.to_string()]);
     let config = first.path("sentinel.conf");
     std::fs::write(&config, format!("sentinel monitor main 127.0.0.1 {} 1\n", first.port)).unwrap();
-    let sentinel = Redis::start_sentinel(config.to_str().unwrap());
     run(async {
+        // Sentinels look for replicas when they start, and then every 10 s.
+        until("the replica is there", || first.ask::<String>("INFO replication").contains("state=online"))
+            .await;
+        let sentinel = Redis::start_sentinel(config.to_str().unwrap());
         let nobody = free_port();
         let url = format!("redis+sentinel://127.0.0.1:{nobody},127.0.0.1:{}/main", sentinel.port);
         let wires = wires(&url);
@@ -182,8 +185,9 @@ fn sentinels_are_asked_who_is_primary() {
         })
         .await;
         let end = soon();
+        // The sentinel cuts connections to the old primary, and a call may be on one of them; that one charges nothing.
         while let Err(failed) = wires.call(0, &add(&["k"]), end).await {
-            assert!(matches!(failed, CallFailed::NotDone(_)) && Instant::now() < end, "{failed:?}");
+            assert!(Instant::now() < end, "{failed:?}");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         assert_eq!(second.number("k"), 2);
