@@ -150,7 +150,11 @@ fn a_failover_is_followed() {
         })
         .await;
         until("the failover has begun", || replica.try_ask::<()>("CLUSTER FAILOVER").is_ok()).await;
-        until("it is a primary", || replica.ask::<String>("INFO replication").contains("role:master")).await;
+        let is_ready = || replica.ask::<String>("CLUSTER INFO").contains("cluster_state:ok");
+        until("it is a primary", || {
+            replica.ask::<String>("INFO replication").contains("role:master") && is_ready()
+        })
+        .await;
         // Old primary or new, whoever is asked: nothing fails.
         assert_eq!(wires.call(slot, &add(&["k"]), soon()).await, Ok(Value::Int(2)));
         assert_eq!(count(&wires, "moved") + count(&wires, "readonly"), 1);
