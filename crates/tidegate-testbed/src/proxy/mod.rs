@@ -4,8 +4,8 @@
 //! same time, however many there are. All that is decided is decided where a message is passed on, under one lock ([`state`]), so counts
 //! and cuts are exact over all connections.
 //!
-//! Connections that stop being questions and answers (a replica's, `MONITOR`, `SUBSCRIBE`), and those that never were (TLS), are passed on as
-//! bytes: they can be delayed, held and cut, but nothing on them is counted from then on.
+//! Connections that stop being questions and answers (a replica's, `MONITOR`, `SUBSCRIBE`), and those that never were (TLS), are passed on
+//! as bytes: they can be delayed, held and cut, but nothing on them is counted from then on.
 
 mod frames; // where a message ends
 mod state; // what is passed on, and what becomes of the connection
