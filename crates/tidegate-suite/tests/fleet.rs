@@ -1,32 +1,110 @@
-//! Stores that a fleet shares pass the suite too, on the suite's own time.
+//! Stores that a fleet shares pass the suite unchanged, on time that the suite sets: one server and a cluster, Redis and Valkey. Nothing
+//! that it leaves in them lives for ever.
 
+use std::cell::RefCell;
 use std::future::{Future, ready};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use tidegate_core::{Key, Limit, Micros, Tag};
 use tidegate_counters::{
-    Address, Batch, Counters, Inspection, RedisCounters, RedisSettings, RedisStore, StoreClock, Topology, Unavailable,
+    Batch, Counters, Inspection, RedisCounters, RedisSettings, RedisStore, StoreClock, Unavailable,
 };
 use tidegate_suite::{check_random, check_scripts, check_threads};
+use tidegate_testbed::{Cluster, Kind, Options, Server};
 use tokio::runtime::Runtime;
 use tokio::task::LocalSet;
+
+/// How many random scripts each store plays. Memory plays ten times as many; every step here is a call to another process.
+const SCRIPTS: u32 = 150;
+
+macro_rules! stores {
+    ($($name:ident: $place:expr;)*) => {
+        $(mod $name {
+            use super::*;
+
+            static PLACE: LazyLock<Place> = LazyLock::new(|| $place);
+
+            #[test]
+            fn agrees_with_the_model_on_every_script() {
+                PLACE.check(|store| check_scripts(store, "scripts"));
+            }
+
+            #[test]
+            fn agrees_with_the_model_on_random_scripts() {
+                PLACE.check(|store| check_random(store, "random", SCRIPTS));
+            }
+
+            #[test]
+            fn judges_each_request_in_one_piece() {
+                PLACE.check(|store| check_threads(store, "threads"));
+            }
+        })*
+    };
+}
+
+stores! {
+    redis: Place::One(Server::start(Kind::Redis, &Options::new()).unwrap_or_else(|error| panic!("{error}")));
+    valkey: Place::One(Server::start(Kind::Valkey, &Options::new()).unwrap_or_else(|error| panic!("{error}")));
+    redis_cluster: Place::Cluster(Cluster::start(Kind::Redis, 3, 0, 5_000).unwrap_or_else(|error| panic!("{error}")));
+    valkey_cluster: Place::Cluster(Cluster::start(Kind::Valkey, 3, 0, 5_000).unwrap_or_else(|error| panic!("{error}")));
+}
+
+/// Where a store is.
+enum Place {
+    One(Server),
+    Cluster(Cluster),
+}
+
+impl Place {
+    fn check(&self, check: impl FnOnce(&Blocking) -> Result<(), String>) {
+        let url = match self {
+            Self::One(server) => server.url(),
+            Self::Cluster(cluster) => cluster.url(),
+        };
+        let mut settings = RedisSettings::of_url(&url).unwrap_or_else(|error| panic!("{error}"));
+        settings.clock = StoreClock::Caller;
+        settings.timeout = Duration::from_secs(30);
+        settings.connect_timeout = Duration::from_secs(10);
+        let store = Blocking(RedisStore::new(settings));
+        check(&store).unwrap_or_else(|error| panic!("{error}"));
+        let immortal = match self {
+            Self::One(server) => server.immortal_keys(&[]),
+            Self::Cluster(cluster) => cluster.immortal_keys(&[]),
+        };
+        assert!(immortal.is_empty(), "keys without a time to live: {immortal:?}");
+        assert_eq!(store.0.stats().disagreements, 0);
+    }
+}
 
 /// A store for callers without a runtime: each thread has one here, and its own hand on the store.
 struct Blocking(Arc<RedisStore>);
 
+struct Hand {
+    store: Arc<RedisStore>,
+    runtime: Runtime,
+    local: LocalSet,
+    counters: RedisCounters,
+}
+
 thread_local! {
-    static HAND: std::cell::RefCell<Option<(Runtime, LocalSet, RedisCounters)>> = const { std::cell::RefCell::new(None) };
+    /// Never dropped: a runtime cannot be, once its thread ends.
+    static HANDS: RefCell<Vec<&'static Hand>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Blocking {
     fn with<T>(&self, act: impl AsyncFnOnce(&RedisCounters) -> T) -> T {
-        HAND.with_borrow_mut(|hand| {
-            let (runtime, local, hand) = hand.get_or_insert_with(|| {
-                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-                (runtime, LocalSet::new(), self.0.counters())
-            });
-            local.block_on(runtime, act(hand))
-        })
+        let hand = HANDS.with_borrow_mut(|hands| {
+            if let Some(hand) = hands.iter().find(|hand| Arc::ptr_eq(&hand.store, &self.0)) {
+                return *hand;
+            }
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+            let (local, counters) = (LocalSet::new(), self.0.counters());
+            hands.push(Box::leak(Box::new(Hand { store: self.0.clone(), runtime, local, counters })));
+            hands[hands.len() - 1]
+        });
+        hand.local.block_on(&hand.runtime, act(&hand.counters))
     }
 }
 
@@ -44,34 +122,17 @@ impl Counters for Blocking {
         ready(())
     }
 
-    fn inspect(&self, key: Key, tag: Tag, limit: &Limit, now: Micros) -> impl Future<Output = Result<Inspection, Unavailable>> {
+    fn inspect(
+        &self,
+        key: Key,
+        tag: Tag,
+        limit: &Limit,
+        now: Micros,
+    ) -> impl Future<Output = Result<Inspection, Unavailable>> {
         ready(self.with(async |hand| hand.inspect(key, tag, limit, now).await))
     }
 
     fn reset(&self, key: Key, tag: Tag) -> impl Future<Output = Result<bool, Unavailable>> {
         ready(self.with(async |hand| hand.reset(key, tag).await))
     }
-}
-
-fn store() -> Blocking {
-    let port: u16 = std::env::var("P").unwrap().parse().unwrap();
-    let mut settings = RedisSettings::new(Topology::Standalone(Address::Tcp("127.0.0.1".into(), port)));
-    settings.clock = StoreClock::Caller;
-    settings.timeout = std::time::Duration::from_secs(10);
-    Blocking(RedisStore::new(settings))
-}
-
-#[test]
-fn agrees_with_the_model_on_every_script() {
-    check_scripts(&store(), "s").unwrap_or_else(|error| panic!("{error}"));
-}
-
-#[test]
-fn agrees_with_the_model_on_random_scripts() {
-    check_random(&store(), "r", 300).unwrap_or_else(|error| panic!("{error}"));
-}
-
-#[test]
-fn judges_each_request_in_one_piece() {
-    check_threads(&store(), "t").unwrap_or_else(|error| panic!("{error}"));
 }
