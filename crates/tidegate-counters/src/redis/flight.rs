@@ -52,7 +52,12 @@ pub(super) fn write(batch: &mut Batch<'_>, judged: impl IntoIterator<Item = Resu
 }
 
 /// Asks the store about a request.
-pub(super) fn ask(lane: &Rc<Lane>, takes: &[Take<'_>], now: Micros) -> Result<Asked, Unavailable> {
+pub(super) fn ask(
+    lane: &Rc<Lane>,
+    takes: &[Take<'_>],
+    replicated: bool,
+    now: Micros,
+) -> Result<Asked, Unavailable> {
     let Some(first) = takes.first() else {
         return Ok(Asked::Known(Judged { admitted: true, answers: Vec::new() }));
     };
@@ -63,13 +68,13 @@ pub(super) fn ask(lane: &Rc<Lane>, takes: &[Take<'_>], now: Micros) -> Result<As
     }
     let slot = lane.store.slot(first.tag);
     if takes.iter().all(|take| lane.store.slot(take.tag) == slot) {
-        return Ok(Asked::Whole(lane.ask(slot, takes, now)?));
+        return Ok(Asked::Whole(lane.ask((slot, replicated), takes, now)?));
     }
     let (sender, judged) = oneshot::channel();
     let parts = Part::of(lane, takes);
     let mut asked = Vec::with_capacity(parts.len());
     for part in &parts {
-        asked.push(lane.ask(part.slot, &part.takes(), now));
+        asked.push(lane.ask((part.slot, replicated), &part.takes(), now));
     }
     let lane = lane.clone();
     tokio::task::spawn_local(async move {
@@ -245,7 +250,7 @@ fn give_back(lane: &Rc<Lane>, part: &Part, charged: &[Answer], now: Micros) {
         return;
     }
     // Nobody waits for it. Is it lost on the way, the units stay charged until they leave the window: too few are admitted, never too many.
-    if let Err(why) = lane.ask(part.slot, &back, now) {
+    if let Err(why) = lane.ask((part.slot, false), &back, now) {
         tracing::debug!(%why, "units could not be given back");
     }
 }

@@ -1,8 +1,8 @@
 //! One thread's way to the store: what its requests ask within one turn of the event loop goes out together, several requests in one call
 //! where they are for the same slot. Nobody waits for a fuller call.
 
-use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -28,8 +28,12 @@ const CALL_KEYS: usize = 64;
 pub(super) struct Lane {
     pub(super) store: Arc<RedisStore>,
     pub(super) wires: Rc<Wires>,
-    /// What was asked in this turn, by slot.
-    parcels: RefCell<HashMap<u16, Parcel>>,
+    /// For charges that have to be on the replicas: whoever waits for those stops its connection.
+    replicated_wires: OnceCell<Rc<Wires>>,
+    /// What was asked in this turn, by where it goes.
+    parcels: RefCell<HashMap<Way, Parcel>>,
+    /// Ways on which a call waits for replicas. What is asked there meanwhile goes out together, once it has its answer.
+    busy: RefCell<HashSet<Way>>,
     /// Is the end of this turn waited for?
     scheduled: Cell<bool>,
     /// Requests that wait for an answer.
@@ -39,6 +43,9 @@ pub(super) struct Lane {
     ids: RandomState,
     next_id: Cell<u64>,
 }
+
+/// Where a call goes: to a slot, and whether it has to be on the replicas too.
+type Way = (u16, bool);
 
 /// A call in the making.
 #[derive(Default)]
@@ -102,6 +109,8 @@ impl Lane {
         Rc::new(Self {
             store,
             wires,
+            replicated_wires: OnceCell::new(),
+            busy: RefCell::default(),
             parcels: RefCell::default(),
             scheduled: Cell::new(false),
             in_flight: Cell::new(0),
@@ -136,10 +145,10 @@ impl Lane {
         self.store.servers.settings().clock == StoreClock::Store
     }
 
-    /// Asks for some takes of a request, all in the slot; they are judged in one piece, at the end of this turn.
+    /// Asks for some takes of a request, all in one slot; they are judged in one piece, at the end of this turn.
     pub(super) fn ask(
         self: &Rc<Self>,
-        slot: u16,
+        way: Way,
         takes: &[Take<'_>],
         now: Micros,
     ) -> Result<Pending, Unavailable> {
@@ -152,11 +161,11 @@ impl Lane {
             return Err(Unavailable { why });
         }
         let mut parcels = self.parcels.borrow_mut();
-        let parcel = parcels.entry(slot).or_default();
+        let parcel = parcels.entry(way).or_default();
         let told = self.told_time(now);
         let is_full = !parcel.names.is_empty() && parcel.names.len() + takes.len() > CALL_KEYS;
         if is_full || parcel.told != told {
-            self.send(slot, std::mem::take(parcel));
+            self.send(way, std::mem::take(parcel));
         }
         if parcel.argument.is_empty() {
             parcel.told = told;
@@ -182,25 +191,45 @@ impl Lane {
     /// The turn has ended: what was asked goes out.
     fn send_all(self: &Rc<Self>) {
         self.scheduled.set(false);
-        let parcels = std::mem::take(&mut *self.parcels.borrow_mut());
-        for (slot, parcel) in parcels {
-            self.send(slot, parcel);
+        let mut parcels = std::mem::take(&mut *self.parcels.borrow_mut());
+        let busy = self.busy.borrow();
+        let waits = |way: &Way| busy.contains(way);
+        *self.parcels.borrow_mut() = parcels.extract_if(|way, _| waits(way)).collect();
+        drop(busy);
+        for (way, parcel) in parcels {
+            self.send(way, parcel);
         }
     }
 
-    fn send(self: &Rc<Self>, slot: u16, mut parcel: Parcel) {
+    fn send(self: &Rc<Self>, way: Way, mut parcel: Parcel) {
         if parcel.waiting.is_empty() {
             return;
         }
+        let (slot, replicated) = way;
         encode::finish(parcel.waiting.len() as u16, &mut parcel.argument);
         let script = script::take(parcel.laws);
         let call = Call { script, op: "take", keys: parcel.names, argument: parcel.argument };
         let (lane, until) = (self.clone(), self.deadline());
+        if replicated {
+            self.busy.borrow_mut().insert(way);
+        }
         tokio::task::spawn_local(async move {
-            let answer = lane.wires.call(slot, &call, until).await;
+            let answer = match replicated {
+                false => lane.wires.call(slot, &call, until).await,
+                true => lane.replicated_wires().call_replicated(slot, &call, until).await,
+            };
             lane.count(-(parcel.waiting.len() as isize));
             lane.deliver(answer.map_err(Unavailable::from), parcel.waiting);
+            if replicated {
+                lane.busy.borrow_mut().remove(&way);
+                let next = lane.parcels.borrow_mut().remove(&way);
+                lane.send(way, next.unwrap_or_default());
+            }
         });
+    }
+
+    fn replicated_wires(&self) -> &Rc<Wires> {
+        self.replicated_wires.get_or_init(|| Wires::new(self.store.servers.clone()))
     }
 
     /// Gives everybody who waits for a call their part of its answer. Who has gone, misses it.

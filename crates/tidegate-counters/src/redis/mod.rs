@@ -185,9 +185,11 @@ const BLANK: Answer = Answer { verdict: tidegate_core::Verdict::BLANK, mode: Mod
 
 impl Counters for RedisCounters {
     async fn take(&self, batch: &mut Batch<'_>, now: Micros) {
+        let replicated = batch.is_replicated();
         // All are asked before any answer is waited for, so that they go out together.
-        let asked: Vec<_> =
-            (0..batch.len()).map(|request| flight::ask(&self.lane, batch.takes(request), now)).collect();
+        let asked: Vec<_> = (0..batch.len())
+            .map(|request| flight::ask(&self.lane, batch.takes(request), replicated, now))
+            .collect();
         let mut judged = Vec::with_capacity(asked.len());
         for (request, asked) in asked.into_iter().enumerate() {
             judged.push(match asked {

@@ -20,6 +20,9 @@ const SILENT_CALLS_MAX: u32 = 3;
 /// After how long without a sign of life since a call's time was over.
 const SILENT_MAX: Duration = Duration::from_secs(1);
 
+/// For how long the number of a server's replicas is believed.
+const REPLICAS_KNOWN: Duration = Duration::from_secs(5);
+
 /// One thread's way to one server.
 pub(super) struct Link {
     pub(super) server: Arc<Server>,
@@ -28,6 +31,8 @@ pub(super) struct Link {
     /// Told when opening has ended.
     changed: Notify,
     pub(super) used_at: Cell<Instant>,
+    /// How many replicas it has, and when it said so.
+    replicas: Cell<Option<(u32, Instant)>>,
     times: RefCell<Vec<(&'static str, Arc<TimesTally>)>>,
 }
 
@@ -65,6 +70,7 @@ impl Link {
             state: RefCell::new(State::Closed),
             changed: Notify::new(),
             used_at: Cell::new(Instant::now()),
+            replicas: Cell::new(None),
             times: RefCell::default(),
         })
     }
@@ -136,6 +142,38 @@ impl Link {
         }
     }
 
+    /// Waits until the replicas have all that was written on a connection.
+    pub(super) async fn replicated(
+        self: &Rc<Self>,
+        connection: &Rc<Connection>,
+        until: Instant,
+    ) -> Result<(), String> {
+        let address = &self.server.address;
+        let left = until.saturating_duration_since(Instant::now());
+        let wanted = match self.replicas.get() {
+            Some((replicas, asked)) if asked.elapsed() < REPLICAS_KNOWN => replicas,
+            _ => {
+                let role = self.exchange(connection, &redis::cmd("ROLE"), false, "role", until).await;
+                let replicas = replicas_of(role).ok_or_else(|| {
+                    format!("{address} does not tell its replicas: whether they have the charge is not known")
+                })?;
+                self.replicas.set(Some((replicas, Instant::now())));
+                replicas
+            }
+        };
+        let mut wait = redis::cmd("WAIT");
+        // The server's wait ends before ours does, so that it can say how far it came.
+        wait.arg(wanted).arg((left.as_millis() as u64 * 4 / 5).max(1));
+        match self.exchange(connection, &wait, false, "wait", until).await {
+            Outcome::Done(Value::Int(have)) if have >= i64::from(wanted) => Ok(()),
+            Outcome::Done(Value::Int(have)) => {
+                self.replicas.set(None);
+                Err(format!("{have} of {wanted} replicas of {address} have the charge"))
+            }
+            _ => Err(format!("{address} did not tell in time whether its replicas have the charge")),
+        }
+    }
+
     /// Closes the connection, so that the next call opens another one.
     pub(super) fn give_up(&self, connection: &Rc<Connection>) {
         connection.close();
@@ -186,6 +224,17 @@ impl Link {
                 times.push((op, tally));
             }
         }
+    }
+}
+
+/// How many replicas have to have a charge: all that a primary has, and one at least.
+fn replicas_of(role: Outcome) -> Option<u32> {
+    let Outcome::Done(Value::Array(role)) = role else { return None };
+    match role.as_slice() {
+        [Value::BulkString(master), _, Value::Array(replicas), ..] if master == b"master" => {
+            Some((replicas.len() as u32).max(1))
+        }
+        _ => None,
     }
 }
 

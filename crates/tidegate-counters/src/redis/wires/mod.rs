@@ -101,6 +101,8 @@ pub(super) struct Wires {
 enum Message<'a> {
     /// A script. Never sent again once it may have arrived.
     Call(&'a Call),
+    /// A script whose writes have to be on the replicas too.
+    Replicated(&'a Call),
     /// A command that does no harm if it is carried out twice.
     Command(&'a Cmd),
 }
@@ -128,6 +130,17 @@ impl Wires {
     /// Runs a script on the primary that answers for a slot, and gives its reply.
     pub(super) async fn call(&self, slot: u16, call: &Call, until: Instant) -> Result<Value, CallFailed> {
         self.carry(slot, &Message::Call(call), call.op, until).await
+    }
+
+    /// The same, and then waits until all replicas of the primary have it too. If they do not in time, it fails although it was carried
+    /// out. Meanwhile the connection takes nothing else, so that this wants wires of its own.
+    pub(super) async fn call_replicated(
+        &self,
+        slot: u16,
+        call: &Call,
+        until: Instant,
+    ) -> Result<Value, CallFailed> {
+        self.carry(slot, &Message::Replicated(call), call.op, until).await
     }
 
     /// Sends a command that does no harm if it is carried out twice to the primary that answers for a slot.
@@ -196,7 +209,7 @@ impl Wires {
         let built;
         let (command, bodies) = match message {
             Message::Command(command) => (*command, 0),
-            Message::Call(call) => {
+            Message::Call(call) | Message::Replicated(call) => {
                 if way.with_body {
                     connection.body_goes_out(call.script);
                 }
@@ -205,6 +218,12 @@ impl Wires {
             }
         };
         match link.exchange(&connection, command, asking, op, until).await {
+            Outcome::Done(value) if matches!(message, Message::Replicated(_)) => {
+                match link.replicated(&connection, until).await {
+                    Ok(()) => Step::Done(value),
+                    Err(why) => Step::Failed(CallFailed::Unknown(why)),
+                }
+            }
             Outcome::Done(value) => Step::Done(value),
             Outcome::TimedOut => {
                 self.servers.troubles.count(Trouble::Timeout);
@@ -236,7 +255,9 @@ impl Wires {
             Outcome::Refused(error) if error.code() == "NOSCRIPT" => {
                 // Whoever finds the script missing sends its body. Calls that were on their way then find it if they go behind.
                 let sent_since = match message {
-                    Message::Call(call) => connection.bodies(call.script) > bodies,
+                    Message::Call(call) | Message::Replicated(call) => {
+                        connection.bodies(call.script) > bodies
+                    }
                     Message::Command(_) => false,
                 };
                 self.no_script(&link, &error, sent_since, way)
