@@ -28,6 +28,8 @@ pub(super) struct Link {
     /// Told when opening has ended.
     changed: Notify,
     pub(super) used_at: Cell<Instant>,
+    /// When the server replied last.
+    pub(super) heard_at: Cell<Instant>,
     times: RefCell<Vec<(&'static str, Arc<TimesTally>)>>,
 }
 
@@ -65,6 +67,7 @@ impl Link {
             state: RefCell::new(State::Closed),
             changed: Notify::new(),
             used_at: Cell::new(Instant::now()),
+            heard_at: Cell::new(Instant::now()),
             times: RefCell::default(),
         })
     }
@@ -117,7 +120,11 @@ impl Link {
             false => tokio::time::timeout_at(until, connection.send(command)).await,
             true => tokio::time::timeout_at(until, connection.send_asking(command)).await,
         };
-        self.took(op, from.elapsed());
+        let now = Instant::now();
+        self.took(op, now - from);
+        if matches!(reply, Ok(Ok(_))) {
+            self.heard_at.set(now);
+        }
         match reply {
             Ok(Ok(Value::ServerError(error))) => Outcome::Refused(error),
             Ok(Ok(value)) => Outcome::Done(value),
