@@ -56,6 +56,21 @@ fn slots_that_moved_are_followed_and_remembered() {
 }
 
 #[test]
+fn one_at_a_time_reads_the_map_and_once_a_second() {
+    let servers = Servers::new(RedisSettings::of_url("redis+cluster://h").unwrap());
+    let from = Instant::now();
+    let first = servers.start_refresh().expect("nobody else does");
+    assert!(servers.start_refresh().is_none());
+    assert!(first.from() <= from, "at once");
+    first.begins();
+    drop(first);
+    let second = servers.start_refresh().expect("the first one is done, though it failed");
+    assert!(second.from() > from + Duration::from_millis(990));
+    let one = Servers::new(RedisSettings::of_url("redis://h").unwrap());
+    assert!(one.start_refresh().is_none(), "there is nothing to read");
+}
+
+#[test]
 fn threads_share_one_map() {
     let cluster = run(Cluster::ready());
     let keys = ["a", "b", "c", "d"].map(|key| (key, cluster.slot(key)));
