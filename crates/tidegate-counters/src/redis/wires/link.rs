@@ -33,6 +33,8 @@ pub(super) struct Link {
     pub(super) used_at: Cell<Instant>,
     /// How many replicas it has, and when it said so.
     replicas: Cell<Option<(u32, Instant)>>,
+    /// When the server replied last.
+    pub(super) heard_at: Cell<Instant>,
     times: RefCell<Vec<(&'static str, Arc<TimesTally>)>>,
 }
 
@@ -71,6 +73,7 @@ impl Link {
             changed: Notify::new(),
             used_at: Cell::new(Instant::now()),
             replicas: Cell::new(None),
+            heard_at: Cell::new(Instant::now()),
             times: RefCell::default(),
         })
     }
@@ -123,7 +126,11 @@ impl Link {
             false => tokio::time::timeout_at(until, connection.send(command)).await,
             true => tokio::time::timeout_at(until, connection.send_asking(command)).await,
         };
-        self.took(op, from.elapsed());
+        let now = Instant::now();
+        self.took(op, now - from);
+        if matches!(reply, Ok(Ok(_))) {
+            self.heard_at.set(now);
+        }
         match reply {
             Ok(Ok(Value::ServerError(error))) => Outcome::Refused(error),
             Ok(Ok(value)) => Outcome::Done(value),

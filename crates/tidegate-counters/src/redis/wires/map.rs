@@ -33,9 +33,9 @@ pub(super) async fn read(wires: &Rc<Wires>) -> Result<Map, String> {
 
 async fn cluster(wires: &Rc<Wires>, seeds: &[Address]) -> Result<Map, String> {
     let mut problem = String::new();
-    // First those that are connected, beginning with the one that spoke last: it is the least likely to be ill.
+    // First those that are connected, beginning with the one that replied last: it is the least likely to hang.
     let mut connected = wires.connected();
-    connected.sort_by_key(|link| std::cmp::Reverse(link.used_at.get()));
+    connected.sort_by_key(|link| std::cmp::Reverse(link.heard_at.get()));
     let mut candidates: Vec<Address> = connected.iter().map(|link| link.server.address.clone()).collect();
     let primaries = wires.servers.map().primaries().to_vec();
     for address in primaries.iter().map(|server| &server.address).chain(seeds) {

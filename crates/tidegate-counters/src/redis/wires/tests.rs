@@ -198,6 +198,38 @@ fn one_pause_of_a_server_ends_no_connection() {
 }
 
 #[test]
+fn a_server_that_hangs_is_left_and_found_again() {
+    let server = Redis::start(&[]);
+    let echo = |word: &str| redis::cmd("ECHO").arg(word).take();
+    let is = |word: &str| Ok(Value::BulkString(word.as_bytes().to_vec()));
+    let shortly = || Instant::now() + Duration::from_millis(20);
+    run(async {
+        let wires = wires(&server.url());
+        assert_eq!(wires.command(0, &echo("a"), "echo", soon()).await, is("a"));
+        server.signal("STOP");
+        let late = wires.command(0, &echo("late"), "echo", shortly()).await;
+        assert!(matches!(late, Err(CallFailed::Unknown(_))), "{late:?}");
+        server.signal("CONT");
+        assert_eq!(wires.command(0, &echo("b"), "echo", soon()).await, is("b"), "and not what is late");
+
+        server.signal("STOP");
+        let mut unknown = 0;
+        let end = soon();
+        // Connections are still accepted, by the machine; they are given up before they are used.
+        while !matches!(wires.command(0, &echo("c"), "echo", shortly()).await, Err(CallFailed::NotDone(_))) {
+            unknown += 1;
+            assert!(Instant::now() < end, "calls are still sent");
+        }
+        assert_eq!(unknown, 3);
+        server.signal("CONT");
+        while wires.command(0, &echo("d"), "echo", end).await != is("d") {
+            assert!(Instant::now() < end, "not found again");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
+}
+
+#[test]
 fn a_server_that_refuses_is_left_alone_for_a_while() {
     let port = free_port();
     run(async {

@@ -69,6 +69,12 @@ impl Redis {
         let _ = self.child.wait();
     }
 
+    /// Stops it (`STOP`) without its knowing, or lets it go on (`CONT`).
+    pub(super) fn signal(&self, name: &str) {
+        let done = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();
+        assert!(done.is_ok_and(|status| status.success()));
+    }
+
     /// Again, on the same port.
     pub(super) fn restart(&mut self) {
         self.kill();

@@ -56,6 +56,49 @@ fn slots_that_moved_are_followed_and_remembered() {
 }
 
 #[test]
+fn one_at_a_time_reads_the_map_and_once_a_second() {
+    let servers = Servers::new(RedisSettings::of_url("redis+cluster://h").unwrap());
+    let from = Instant::now();
+    let first = servers.start_refresh().expect("nobody else does");
+    assert!(servers.start_refresh().is_none());
+    assert!(first.from() <= from, "at once");
+    first.begins();
+    drop(first);
+    let second = servers.start_refresh().expect("the first one is done, though it failed");
+    assert!(second.from() > from + Duration::from_millis(990));
+    let one = Servers::new(RedisSettings::of_url("redis://h").unwrap());
+    assert!(one.start_refresh().is_none(), "there is nothing to read");
+}
+
+#[test]
+fn threads_share_one_map() {
+    let cluster = run(Cluster::ready());
+    let keys = ["a", "b", "c", "d"].map(|key| (key, cluster.slot(key)));
+    let mut settings = RedisSettings::of_url(&cluster.url()).unwrap();
+    settings.connect_timeout = Duration::from_secs(5);
+    let servers = Servers::new(settings);
+    let all_done = std::sync::Barrier::new(4);
+    std::thread::scope(|threads| {
+        for _ in 0..4 {
+            threads.spawn(|| {
+                run(async {
+                    let wires = Wires::new(servers.clone());
+                    for (key, slot) in keys {
+                        assert!(wires.call(slot, &add(&[key]), soon()).await.is_ok());
+                    }
+                    all_done.wait();
+                    assert_eq!(connections(&wires), 4 * 3, "each thread has its own to each primary");
+                    all_done.wait();
+                });
+            });
+        }
+    });
+    let stats = servers.stats();
+    assert_eq!((stats.refreshes, stats.redirects), (1, 0));
+    assert!(stats.servers.iter().all(|server| server.connections == 0), "closed with the threads");
+}
+
+#[test]
 fn keys_that_left_before_their_slot_are_asked_for() {
     run(async {
         let (cluster, slot) = half_moved(&["{b}here"]).await;
