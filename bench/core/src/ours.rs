@@ -55,6 +55,7 @@ impl Rule {
         Take {
             key: self.key(value),
             tag: Tag::default(),
+            name: None,
             limit: &self.limit,
             ask: Ask::Charge { cost: cost.into() },
             role: Role::Enforce,

@@ -11,6 +11,9 @@ pub struct Take<'a> {
     pub key: Key,
     /// What it is kept near to, in a store of several servers.
     pub tag: Tag,
+    /// What envoyproxy/ratelimit calls it, but for the start of the window, if the store keeps it under that name: a fixed window that
+    /// nodes of both kinds share.
+    pub name: Option<&'a str>,
     /// The limit that it is judged by.
     pub limit: &'a Limit,
     /// What is asked.

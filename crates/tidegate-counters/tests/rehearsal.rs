@@ -25,6 +25,7 @@ fn request<'l>(dice: &mut Dice, limits: &'l [Limit], keys: u64) -> Vec<Take<'l>>
         Take {
             key: key(at + limits.len() as u64 * dice.roll(keys)),
             tag: Tag::default(),
+            name: None,
             limit: &limits[at as usize],
             ask: match dice.roll(6) {
                 0 => Ask::Peek,
@@ -103,6 +104,7 @@ fn each_request_of_a_batch_is_rehearsed_as_if_it_were_alone() -> Result<(), Limi
     let take = Take {
         key: Key::of_bits(7),
         tag: Tag::default(),
+        name: None,
         limit: &limit,
         ask: Ask::Charge { cost: 1 },
         role: Role::Enforce,

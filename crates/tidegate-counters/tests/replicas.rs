@@ -39,7 +39,14 @@ fn run<T>(cluster: &Cluster, act: impl AsyncFnOnce(Rc<RedisCounters>) -> T) -> T
 
 async fn charge(counters: &RedisCounters, limit: &Limit) -> Result<bool, Unavailable> {
     let mut batch = Batch::new();
-    batch.push([Take { key: KEY, tag: tag(), limit, ask: Ask::Charge { cost: 1 }, role: Role::Enforce }]);
+    batch.push([Take {
+        key: KEY,
+        tag: tag(),
+        name: None,
+        limit,
+        ask: Ask::Charge { cost: 1 },
+        role: Role::Enforce,
+    }]);
     batch.replicate();
     counters.take(&mut batch, NOW).await;
     batch.failure(0).map_or(Ok(batch.admitted(0)), |why| Err(why.clone()))

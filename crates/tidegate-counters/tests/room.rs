@@ -135,6 +135,7 @@ fn a_flood_allocates_nothing() -> Result<(), LimitError> {
                 batch.push([Take {
                     key: key(number),
                     tag: Tag::default(),
+                    name: None,
                     limit: &limit,
                     ask,
                     role: tidegate_core::Role::Enforce,

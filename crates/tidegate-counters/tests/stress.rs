@@ -249,6 +249,7 @@ fn over_several_keys_all_are_charged_or_none() -> Result<(), LimitError> {
                 batch.push(turn.clone().map(|at| Take {
                     key: key(at as u64),
                     tag: Tag::default(),
+                    name: None,
                     limit: &limits[at],
                     ask: Ask::Charge { cost },
                     role: Role::Enforce,
@@ -290,6 +291,7 @@ fn meddle(memory: &Memory, limits: &[Limit], clock: &AtomicU64, mut dice: Dice, 
         let take = |number: u64, ask| Take {
             key: key(number),
             tag: Tag::default(),
+            name: None,
             limit: limit_of(number),
             ask,
             role: Role::Enforce,

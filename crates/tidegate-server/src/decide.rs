@@ -135,6 +135,7 @@ pub(crate) fn lay_out<'p>(
     let refuses = refusing.map(|limit| Take {
         key: Key::of_bits(0),
         tag: plan.takes().first().map_or(Tag::default(), |take| take.tag),
+        name: None,
         limit,
         ask: Ask::Charge { cost: 1 },
         role: Role::Enforce,
@@ -142,7 +143,7 @@ pub(crate) fn lay_out<'p>(
     let takes = plan.takes().iter().map(|take| {
         let limit = plan.limit(take);
         let (ask, role) = asks.of(take, limit);
-        Take { key: take.key, tag: take.tag, limit, ask, role }
+        Take { key: take.key, tag: take.tag, name: plan.reference_name(take), limit, ask, role }
     });
     batch.push(takes.chain(refuses));
     true

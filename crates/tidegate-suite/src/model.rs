@@ -81,7 +81,7 @@ impl Counters for Model {
     ) -> impl Future<Output = Result<Inspection, Unavailable>> {
         let mut copies = self.counters().clone();
         let stored = copies.contains_key(&key);
-        let look = Take { key, tag, limit, ask: Ask::Peek, role: Role::Shadow };
+        let look = Take { key, tag, name: None, limit, ask: Ask::Peek, role: Role::Shadow };
         let counter = counter(&mut copies, &look);
         let used = counter.used(now.get());
         let verdict = verdict_of(limit, &counter.show(&oracle::Ask::Peek, now.get()));

@@ -114,7 +114,7 @@ impl<'s, S: Counters> Player<'s, S> {
             batch.push(request.takes.iter().map(|take| {
                 let counter = self.counter(&take.name);
                 let (ask, role) = (counter.ask(&take.op), take.role);
-                Take { key: counter.key, tag: self.tag(), limit: &counter.limit, ask, role }
+                Take { key: counter.key, tag: self.tag(), name: None, limit: &counter.limit, ask, role }
             }));
         }
         batch

@@ -314,7 +314,7 @@ impl Counters for Faulty {
         if self.fault == Fault::InspectionCharges {
             ask(
                 &inner.model,
-                &[Take { key, tag, limit, ask: Ask::Charge { cost: 1 }, role: Role::Shadow }],
+                &[Take { key, tag, name: None, limit, ask: Ask::Charge { cost: 1 }, role: Role::Shadow }],
                 now,
             );
         }

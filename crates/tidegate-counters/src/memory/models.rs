@@ -56,6 +56,7 @@ fn request(memory: &Memory, takes: &[(Key, &Limit)], cost: u64, now: Micros) -> 
     batch.push(takes.iter().map(|(key, limit)| Take {
         key: *key,
         tag: Tag::default(),
+        name: None,
         limit,
         ask,
         role: Role::Enforce,

@@ -158,6 +158,7 @@ mod tests {
         Take {
             key: Key::of_bits(key),
             tag: Tag::default(),
+            name: None,
             limit,
             ask: Ask::Charge { cost },
             role: Role::Enforce,

@@ -7,6 +7,11 @@ use crate::Take;
 /// More than any limit holds, and what six bytes do: a larger cost is refused all the same.
 const COST_MAX: u64 = (1 << 48) - 1;
 
+/// The law of fixed windows that are kept as the reference server does; the others have the numbers of their forms.
+const REFERENCE: u64 = 8;
+/// By how much longer than their window these are kept, at most.
+const REFERENCE_SPREAD_SECS: u128 = 300;
+
 /// What is asked, in the script's words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Word {
@@ -43,11 +48,19 @@ pub(super) fn finish(requests: u16, out: &mut [u8]) {
     }
 }
 
-/// Adds a request. `number` says which counter of the call a take is on; `around` is about the store's time: a calendar's periods are told
-/// around it. Gives the laws that it needs.
+/// A take in a call.
+pub(super) struct Placed {
+    /// Which counter of the call it is on, from 1.
+    pub(super) number: u16,
+    /// The start of its window, if it is kept as the reference server does.
+    pub(super) reference: Option<Micros>,
+}
+
+/// Adds a request. `place` says where its takes are; `around` is about the store's time: a calendar's periods are told around it. Gives
+/// the laws that it needs.
 pub(super) fn request(
     takes: &[Take<'_>],
-    mut number: impl FnMut(&Take<'_>) -> u16,
+    mut place: impl FnMut(&Take<'_>) -> Placed,
     around: Micros,
     out: &mut Vec<u8>,
 ) -> Laws {
@@ -56,7 +69,7 @@ pub(super) fn request(
     packer.put(takes.len() as u64, 2);
     packer.put(0, 4);
     for one in takes {
-        laws.0 |= take(one, number(one), around, out).0;
+        laws.0 |= take(one, &place(one), around, out).0;
     }
     let bytes = ((out.len() - start) as u32).to_le_bytes();
     out[start + 2..start + 6].copy_from_slice(&bytes);
@@ -67,15 +80,23 @@ pub(super) fn request(
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Laws(pub(super) u8);
 
-fn take(take: &Take<'_>, key: u16, around: Micros, out: &mut Vec<u8>) -> Laws {
+fn take(take: &Take<'_>, placed: &Placed, around: Micros, out: &mut Vec<u8>) -> Laws {
     let start = out.len();
     let limit = take.limit;
     let numbers = limit.numbers();
-    let (word, units, of) = word(&take.ask, matches!(numbers, Numbers::Places { .. }));
-    let law = law(&numbers);
+    let (mut word, units, mut of) = word(&take.ask, matches!(numbers, Numbers::Places { .. }));
+    let mut law = law(&numbers);
+    if let Some(start) = placed.reference {
+        law = REFERENCE;
+        // Each window has a counter of its own: what was charged in another is not here.
+        let ours = start..start.plus(limit.window().unwrap_or_default());
+        if of.take().is_some_and(|of| !ours.contains(&of)) {
+            word = Word::Look;
+        }
+    }
     let mut out = Packer(out);
     out.put(0, 1);
-    out.put(key.into(), 2);
+    out.put(placed.number.into(), 2);
     out.put(word as u64, 1);
     out.put(flags(take, of.is_some()), 1);
     out.put(law, 1);
@@ -87,6 +108,11 @@ fn take(take: &Take<'_>, key: u16, around: Micros, out: &mut Vec<u8>) -> Laws {
         out.put(of.get(), 7);
     }
     match numbers {
+        Numbers::Fixed { window_us } if placed.reference.is_some() => {
+            // Not all at the same second.
+            let spread = take.key.bits() % REFERENCE_SPREAD_SECS;
+            out.put(window_us / 1_000_000 + spread as u64, 4);
+        }
         Numbers::Fixed { window_us } | Numbers::Log { window_us } => out.put(window_us, 7),
         Numbers::Parted { k, width, tick, strict } => {
             out.put(k.into(), 2);

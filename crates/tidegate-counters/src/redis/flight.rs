@@ -66,12 +66,12 @@ pub(super) fn ask(
     {
         return Ok(Asked::Known(Judged { admitted: false, answers }));
     }
-    let slot = lane.store.slot(first.tag);
-    if takes.iter().all(|take| lane.store.slot(take.tag) == slot) {
+    let slot = lane.store.slot(first, now);
+    if takes.iter().all(|take| lane.store.slot(take, now) == slot) {
         return Ok(Asked::Whole(lane.ask((slot, replicated), takes, now)?));
     }
     let (sender, judged) = oneshot::channel();
-    let parts = Part::of(lane, takes);
+    let parts = Part::of(lane, takes, now);
     let mut asked = Vec::with_capacity(parts.len());
     for part in &parts {
         asked.push(lane.ask((part.slot, replicated), &part.takes(), now));
@@ -98,7 +98,7 @@ impl Asked {
                 let reply = pending.await.map_err(|_| gone())??;
                 lane.heard(reply.now, now);
                 let mut answers = vec![BLANK; takes.len()];
-                let told = reply.told(takes)?;
+                let told = reply.told(lane, takes, now)?;
                 let admitted = replay::judge(takes, &told, reply.now, &mut answers)?;
                 lane.store.agrees(admitted, reply.admitted)?;
                 lane.store.denials.learn(takes, &answers, now);
@@ -128,20 +128,29 @@ struct OwnTake {
     at: usize,
     key: Key,
     tag: Tag,
+    name: Option<Box<str>>,
     limit: Limit,
     ask: Ask,
     role: Role,
 }
 
+impl OwnTake {
+    fn take(&self, ask: Ask) -> Take<'_> {
+        let name = self.name.as_deref();
+        Take { key: self.key, tag: self.tag, name, limit: &self.limit, ask, role: self.role }
+    }
+}
+
 impl Part {
-    fn of(lane: &Lane, takes: &[Take<'_>]) -> Vec<Self> {
+    fn of(lane: &Lane, takes: &[Take<'_>], now: Micros) -> Vec<Self> {
         let mut parts: Vec<Self> = Vec::new();
         for (at, take) in takes.iter().enumerate() {
-            let slot = lane.store.slot(take.tag);
+            let slot = lane.store.slot(take, now);
             let own = OwnTake {
                 at,
                 key: take.key,
                 tag: take.tag,
+                name: take.name.map(Box::from),
                 limit: take.limit.clone(),
                 ask: returnable(lane, take),
                 role: take.role,
@@ -159,7 +168,7 @@ impl Part {
         let mut takes = Vec::with_capacity(self.takes.len());
         for own in &self.takes {
             let role = if own.role == Role::Quota { Role::Shadow } else { own.role };
-            takes.push(Take { key: own.key, tag: own.tag, limit: &own.limit, ask: own.ask, role });
+            takes.push(Take { role, ..own.take(own.ask) });
         }
         takes
     }
@@ -194,7 +203,7 @@ async fn fly(
         let answered = reply.and_then(|reply| {
             let takes = part.takes();
             let mut answers = vec![BLANK; takes.len()];
-            let told = reply.told(&takes)?;
+            let told = reply.told(lane, &takes, now)?;
             let admitted = replay::judge(&takes, &told, reply.now, &mut answers)?;
             lane.store.agrees(admitted, reply.admitted)?;
             lane.heard(reply.now, now);
@@ -227,7 +236,7 @@ async fn fly(
         let charged: Vec<Answer> = part.takes.iter().map(|own| judged.answers[own.at]).collect();
         give_back(lane, part, &charged, now);
         let mut shown = charged;
-        replay::show(&takes, &reply.told(&takes)?, reply.now, &mut shown)?;
+        replay::show(&takes, &reply.told(lane, &takes, now)?, reply.now, &mut shown)?;
         for (own, answer) in part.takes.iter().zip(shown) {
             judged.answers[own.at] = answer;
         }
@@ -243,7 +252,7 @@ fn give_back(lane: &Rc<Lane>, part: &Part, charged: &[Answer], now: Micros) {
             Ask::Acquire { id, .. } if own.limit.holds() => Ask::Release { id },
             _ => Ask::Refund { units: receipt.units, receipt: Some(receipt) },
         };
-        Some(Take { key: own.key, tag: own.tag, limit: &own.limit, ask, role: Role::Shadow })
+        Some(Take { role: Role::Shadow, ..own.take(ask) })
     });
     let back: Vec<Take<'_>> = back.collect();
     if back.is_empty() {

@@ -28,9 +28,11 @@ pub(super) fn slot(tag: Tag) -> u16 {
     slot_of(&text)
 }
 
-/// The slot of a name without a tag in it, or of a tag.
-pub(super) fn slot_of(text: &[u8]) -> u16 {
-    crc16(text) % SLOTS
+/// The slot of a name. What stands between its first brackets alone says which, if anything does.
+pub(super) fn slot_of(name: &[u8]) -> u16 {
+    let open = name.iter().position(|byte| *byte == b'{').map(|at| &name[at + 1..]);
+    let tag = open.and_then(|rest| Some(&rest[..rest.iter().position(|byte| *byte == b'}')?]));
+    crc16(tag.filter(|tag| !tag.is_empty()).unwrap_or(name)) % SLOTS
 }
 
 fn digits(mut bits: u128, count: usize, out: &mut Vec<u8>) {
@@ -67,6 +69,12 @@ mod tests {
     fn slots_are_those_of_a_cluster() {
         assert_eq!(crc16(b"123456789"), 0x31c3, "the check value of the standard");
         assert_eq!(slot_of(b"foo"), 12_182, "as `CLUSTER KEYSLOT foo` says");
+        assert_eq!(slot_of(b"a{foo}b{bar}"), 12_182);
+        // What is between brackets is nothing, or there is no end to it: all of it counts.
+        assert_eq!(
+            [slot_of(b"{}foo"), slot_of(b"a{foo")],
+            [crc16(b"{}foo") % SLOTS, crc16(b"a{foo") % SLOTS]
+        );
     }
 
     #[test]

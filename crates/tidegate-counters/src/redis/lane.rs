@@ -12,14 +12,14 @@ use tidegate_core::{Key, Micros, Numbers};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::encode::Laws;
+use super::encode::{Laws, Placed};
 use super::replay::{self, Told};
 use super::wires::{Call, CallFailed, Wires};
-use super::{RedisStore, StoreClock, encode, keys, script};
+use super::{RedisStore, StoreClock, encode, script};
 use crate::{Take, Unavailable};
 
 /// What a value begins with: until when it is kept.
-const KEPT_BYTES: usize = 4;
+pub(super) const KEPT_BYTES: usize = 4;
 
 /// How many counters a call may ask, unless one request needs more. Beyond that the store gains nothing, and others wait for it.
 const CALL_KEYS: usize = 64;
@@ -51,10 +51,13 @@ type Way = (u16, bool);
 #[derive(Default)]
 struct Parcel {
     names: Vec<Vec<u8>>,
-    numbers: HashMap<Key, u16>,
+    /// The numbers of the counters, of which the reference server has one for each window.
+    numbers: HashMap<(Key, Option<Micros>), u16>,
     argument: Vec<u8>,
     /// The time that it tells, if it tells one.
     told: u64,
+    /// Until when it has to be answered: whoever asked first in it has waited longest.
+    until: Option<Instant>,
     laws: Laws,
     /// How many takes each request has, and who waits for its answer.
     waiting: Vec<(usize, oneshot::Sender<Result<PartReply, Unavailable>>)>,
@@ -74,12 +77,21 @@ pub(super) struct PartReply {
 pub(super) type Pending = oneshot::Receiver<Result<PartReply, Unavailable>>;
 
 impl PartReply {
-    /// What the store said of each take.
-    pub(super) fn told(&self, takes: &[Take<'_>]) -> Result<Vec<Told<'_>>, Unavailable> {
+    /// What the store said of each take of a request that was asked at `now`.
+    pub(super) fn told(
+        &self,
+        lane: &Lane,
+        takes: &[Take<'_>],
+        now: Micros,
+    ) -> Result<Vec<Told<'_>>, Unavailable> {
         let mut all = Vec::with_capacity(takes.len());
         for (value, take) in self.values.iter().zip(takes) {
             let Value::BulkString(bytes) = value else { return Err(garbled()) };
+            let reference = lane.store.reference_start(take, now);
             all.push(match take.limit.numbers() {
+                _ if let Some(start) = reference => {
+                    replay::reference(bytes, start, take.limit, now).ok_or_else(garbled)?
+                }
                 Numbers::Log { .. } | Numbers::Places { .. } => {
                     Told::List(replay::list(bytes).ok_or_else(garbled)?)
                 }
@@ -169,10 +181,11 @@ impl Lane {
         }
         if parcel.argument.is_empty() {
             parcel.told = told;
+            parcel.until = Some(self.deadline());
             encode::start(told, &mut parcel.argument);
         }
         let around = Micros::new(now.get().saturating_add_signed(self.ahead_us.get()));
-        parcel.add(takes, &settings.prefix, around);
+        parcel.add(&self.store, takes, now, around);
         let (sender, pending) = oneshot::channel();
         parcel.waiting.push((takes.len(), sender));
         self.count(1);
@@ -209,7 +222,7 @@ impl Lane {
         encode::finish(parcel.waiting.len() as u16, &mut parcel.argument);
         let script = script::take(parcel.laws);
         let call = Call { script, op: "take", keys: parcel.names, argument: parcel.argument };
-        let (lane, until) = (self.clone(), self.deadline());
+        let (lane, until) = (self.clone(), parcel.until.unwrap_or_else(|| self.deadline()));
         if replicated {
             self.busy.borrow_mut().insert(way);
         }
@@ -262,15 +275,17 @@ impl Lane {
 
 impl Parcel {
     /// Adds a request.
-    fn add(&mut self, takes: &[Take<'_>], prefix: &str, around: Micros) {
+    fn add(&mut self, store: &RedisStore, takes: &[Take<'_>], now: Micros, around: Micros) {
         let Self { names, numbers, argument, laws, .. } = self;
-        let number = |take: &Take<'_>| {
-            *numbers.entry(take.key).or_insert_with(|| {
-                names.push(keys::name(prefix, take.tag, take.key));
+        let place = |take: &Take<'_>| {
+            let reference = store.reference_start(take, now);
+            let number = *numbers.entry((take.key, reference)).or_insert_with(|| {
+                names.push(store.name(take, now));
                 names.len() as u16
-            })
+            });
+            Placed { number, reference }
         };
-        laws.0 |= encode::request(takes, number, around, argument).0;
+        laws.0 |= encode::request(takes, place, around, argument).0;
     }
 }
 

@@ -19,13 +19,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use redis::Value;
-use tidegate_core::{Ask, Key, Limit, Micros, Role, Secret, Tag};
+use tidegate_core::{Ask, Key, Limit, Micros, Numbers, Role, Secret, Tag};
 
 use crate::{Answer, Batch, Counters, Inspection, Mode, Rehearsed, Take, Unavailable};
 
 use denials::Denials;
 use flight::Judged;
-use lane::{Lane, garbled};
+use lane::{KEPT_BYTES, Lane, garbled};
+use replay::Told;
 use wires::{Call, Servers};
 
 pub use settings::{Address, Password, RedisSettings, StoreClock, StoreTls, Topology, UrlError};
@@ -103,8 +104,31 @@ impl RedisStore {
     }
 
     /// The slot of a take: where there is one server, it has all.
-    fn slot(&self, tag: Tag) -> u16 {
-        if self.is_cluster() { keys::slot(tag) } else { 0 }
+    fn slot(&self, take: &Take<'_>, now: Micros) -> u16 {
+        match self.reference_start(take, now) {
+            _ if !self.is_cluster() => 0,
+            Some(_) => keys::slot_of(&self.name(take, now)),
+            None => keys::slot(take.tag),
+        }
+    }
+
+    /// The start of a take's window, if it is kept as the reference server does.
+    fn reference_start(&self, take: &Take<'_>, now: Micros) -> Option<Micros> {
+        self.servers.settings().reference_prefix.as_ref()?;
+        let (Some(_), Numbers::Fixed { window_us }) = (take.name, take.limit.numbers()) else { return None };
+        // It has no shorter ones.
+        window_us.is_multiple_of(1_000_000).then(|| Micros::new(now.get() / window_us * window_us))
+    }
+
+    /// What a take's counter is called.
+    fn name(&self, take: &Take<'_>, now: Micros) -> Vec<u8> {
+        let settings = self.servers.settings();
+        match (self.reference_start(take, now), &settings.reference_prefix, take.name) {
+            (Some(start), Some(prefix), Some(name)) => {
+                format!("{prefix}{name}{}", start.get() / 1_000_000).into_bytes()
+            }
+            _ => keys::name(&settings.prefix, take.tag, take.key),
+        }
     }
 }
 
@@ -143,27 +167,32 @@ impl RedisCounters {
         for request in 0..batch.len() {
             let takes = batch.takes(request);
             let mut answers = vec![BLANK; takes.len()];
-            let (states, now) = self.read(takes, now).await?;
-            let states: Vec<&[u8]> = states.iter().map(Vec::as_slice).collect();
-            let admitted = replay::rehearse(takes, &states, now, &mut answers, &mut seen)?;
+            let (values, store_now) = self.read(takes, now).await?;
+            let mut told = Vec::with_capacity(takes.len());
+            for (take, value) in takes.iter().zip(&values) {
+                told.push(match self.lane.store.reference_start(take, now) {
+                    Some(start) => replay::reference(value, start, take.limit, now).ok_or_else(garbled)?,
+                    None => Told::State(value.get(KEPT_BYTES..).unwrap_or_default()),
+                });
+            }
+            let admitted = replay::rehearse(takes, &told, store_now, &mut answers, &mut seen)?;
             all.push(Judged { admitted, answers });
         }
         flight::write(batch, all.into_iter().map(Ok));
         Ok(seen)
     }
 
-    /// The portable states of the counters of some takes, and the time.
+    /// The values of the counters of some takes, and the time.
     async fn read(&self, takes: &[Take<'_>], now: Micros) -> Result<(Vec<Vec<u8>>, Micros), Unavailable> {
         let (lane, mut states) = (&self.lane, vec![Vec::new(); takes.len()]);
         let (until, mut time) = (lane.deadline(), now);
-        let mut slots: Vec<u16> = takes.iter().map(|take| lane.store.slot(take.tag)).collect();
+        let mut slots: Vec<u16> = takes.iter().map(|take| lane.store.slot(take, now)).collect();
         slots.sort_unstable();
         slots.dedup(); // None for a request that asks nothing.
         for slot in slots {
             let here: Vec<usize> =
-                (0..takes.len()).filter(|at| lane.store.slot(takes[*at].tag) == slot).collect();
-            let prefix = &lane.store.servers.settings().prefix;
-            let names = here.iter().map(|at| keys::name(prefix, takes[*at].tag, takes[*at].key)).collect();
+                (0..takes.len()).filter(|at| lane.store.slot(&takes[*at], now) == slot).collect();
+            let names = here.iter().map(|at| lane.store.name(&takes[*at], now)).collect();
             let argument = lane.told_time(now).to_le_bytes()[..7].to_vec();
             let call = Call { script: script::look(), op: "look", keys: names, argument };
             let Value::Array(values) = lane.wires.call(slot, &call, until).await? else {
@@ -213,9 +242,9 @@ impl Counters for RedisCounters {
         limit: &Limit,
         now: Micros,
     ) -> Result<Inspection, Unavailable> {
-        let take = Take { key, tag, limit, ask: Ask::Peek, role: Role::Shadow };
-        let (states, now) = self.read(&[take], now).await?;
-        replay::inspect(limit, &states[0], now)
+        let take = Take { key, tag, name: None, limit, ask: Ask::Peek, role: Role::Shadow };
+        let (values, now) = self.read(&[take], now).await?;
+        replay::inspect(limit, values[0].get(KEPT_BYTES..).unwrap_or_default(), now)
     }
 
     async fn reset(&self, key: Key, tag: Tag) -> Result<bool, Unavailable> {
@@ -223,7 +252,8 @@ impl Counters for RedisCounters {
         store.denials.forget(key);
         let mut delete = redis::cmd("DEL");
         delete.arg(keys::name(&store.servers.settings().prefix, tag, key));
-        match self.lane.wires.command(store.slot(tag), &delete, "reset", self.lane.deadline()).await? {
+        let slot = if store.is_cluster() { keys::slot(tag) } else { 0 };
+        match self.lane.wires.command(slot, &delete, "reset", self.lane.deadline()).await? {
             Value::Int(deleted) => Ok(deleted > 0),
             _ => Err(garbled()),
         }

@@ -13,6 +13,30 @@ pub(super) enum Told<'r> {
     State(&'r [u8]),
     /// What a list came to, which is too long to send.
     List(ListTold),
+    /// A fixed window as the reference server keeps it: its portable form, and the node's time, by which it is.
+    Reference([u8; 16], Micros),
+}
+
+/// What a value that the reference server wrote, or we in its place, says of a window.
+pub(super) fn reference(value: &[u8], start: Micros, limit: &Limit, now: Micros) -> Option<Told<'static>> {
+    let used: u64 = if value.is_empty() { 0 } else { std::str::from_utf8(value).ok()?.parse().ok()? };
+    let window_us = limit.window()?.get();
+    let mut bytes = [0; 16];
+    bytes[0] = 0x11; // Version 1, windows.
+    bytes[1..8].copy_from_slice(&(start.get() / window_us).to_le_bytes()[..7]);
+    bytes[8..12].copy_from_slice(&u32::try_from(used).unwrap_or(u32::MAX).to_le_bytes());
+    Some(Told::Reference(bytes, now))
+}
+
+impl Told<'_> {
+    /// The state that it tells, and the time to look at it.
+    fn state(&self, now: Micros) -> (&[u8], Micros) {
+        match self {
+            Self::State(bytes) => (bytes, now),
+            Self::Reference(bytes, now) => (bytes, *now),
+            Self::List(_) => (&[], now),
+        }
+    }
 }
 
 /// Reads what the script tells of a list.
@@ -46,6 +70,9 @@ pub(super) fn judge(
     for ((take, told), answer) in takes.iter().zip(told).zip(&mut *answers) {
         let verdict = match told {
             Told::State(bytes) => take.limit.step(states.of(take, bytes)?, take.ask, now),
+            Told::Reference(bytes, now) => {
+                unknown_before(take.limit.step(states.of(take, bytes)?, take.ask, *now), take.limit)
+            }
             Told::List(list) => list_verdict(take, *list, now)?,
         };
         *answer = Answer { verdict, mode: Mode::Exact };
@@ -78,6 +105,16 @@ pub(super) fn show(
                     answer.verdict = shown;
                 }
             }
+            Told::Reference(bytes, now) if stays(&take.ask, take.limit) => {
+                let verdict = take.limit.step(states.of(take, bytes)?, take.ask, *now);
+                answer.verdict = unknown_before(verdict, take.limit);
+            }
+            Told::Reference(bytes, now) => {
+                let shown = take.limit.show(states.of(take, bytes)?, take.ask, *now);
+                if answer.verdict.admitted() {
+                    answer.verdict = unknown_before(shown, take.limit);
+                }
+            }
             // It was charged, and is given back.
             Told::List(list) if list.applied > 0 && !stays(&take.ask, take.limit) => {
                 let used = list.used.saturating_sub(list.applied.unsigned_abs());
@@ -92,24 +129,25 @@ pub(super) fn show(
 /// What each take of a request found, and what the request would leave; `answers` are its answers, and say whether it is admitted.
 pub(super) fn rehearse(
     takes: &[Take<'_>],
-    found: &[&[u8]],
+    told: &[Told<'_>],
     now: Micros,
     answers: &mut [Answer],
     seen: &mut Vec<Rehearsed>,
 ) -> Result<bool, Unavailable> {
-    let told: Vec<Told<'_>> = found.iter().map(|bytes| Told::State(bytes)).collect();
-    let admitted = judge(takes, &told, now, answers)?;
+    let admitted = judge(takes, told, now, answers)?;
+    let found: Vec<(&[u8], Micros)> = told.iter().map(|told| told.state(now)).collect();
     let mut states = States::default();
     let mut changed = vec![false; takes.len()];
-    for (at, (take, bytes)) in takes.iter().zip(found).enumerate() {
+    for (at, (take, (bytes, now))) in takes.iter().zip(&found).enumerate() {
         let state = states.of(take, bytes)?;
         if admitted || stays(&take.ask, take.limit) || takes.len() == 1 {
-            let verdict = take.limit.step(state, take.ask, now);
+            let verdict = take.limit.step(state, take.ask, *now);
             let holds = matches!(take.ask, Ask::Acquire { .. } | Ask::Renew { .. });
             changed[at] = verdict.applied != 0 || (holds && verdict.admitted());
         }
     }
-    for (take, bytes) in takes.iter().zip(found) {
+    for (take, (bytes, now)) in takes.iter().zip(&found) {
+        let (bytes, now) = (*bytes, *now);
         let before = inspect(take.limit, bytes, now)?;
         let changes = takes.iter().zip(&changed).any(|(other, changed)| other.key == take.key && *changed);
         let after = look(take.limit, states.of(take, bytes)?, !bytes.is_empty() || changes, now);
@@ -126,6 +164,11 @@ pub(super) fn inspect(limit: &Limit, bytes: &[u8], now: Micros) -> Result<Inspec
 fn look(limit: &Limit, state: &mut State, stored: bool, now: Micros) -> Inspection {
     let verdict = limit.show(state, Ask::Peek, now);
     Inspection { stored, used: limit.used(state, now), verdict }
+}
+
+/// A verdict on a window of which nobody knows what was charged in the one before: it may be off by all of that.
+fn unknown_before(verdict: Verdict, limit: &Limit) -> Verdict {
+    Verdict { bound: limit.bound_max(), ..verdict }
 }
 
 fn list_verdict(take: &Take<'_>, list: ListTold, now: Micros) -> Result<Verdict, Unavailable> {

@@ -6,7 +6,7 @@ use super::encode::Laws;
 use super::wires::Script;
 
 /// What each law is defined by, in the order of their numbers; logs and places have the second in common.
-const LAWS: [&str; 7] = [
+const LAWS: [&str; 8] = [
     include_str!("scripts/fixed.lua"),
     include_str!("scripts/parted.lua"),
     include_str!("scripts/level.lua"),
@@ -14,6 +14,7 @@ const LAWS: [&str; 7] = [
     include_str!("scripts/log.lua"),
     include_str!("scripts/places.lua"),
     include_str!("scripts/spent.lua"),
+    include_str!("scripts/reference.lua"),
 ];
 const HEAD: &str = include_str!("scripts/head.lua");
 const LOOP: &str = include_str!("scripts/loop.lua");
@@ -24,9 +25,8 @@ const TAIL: &str = include_str!("scripts/tail.lua");
 
 /// The script that judges requests which need these laws.
 pub(super) fn take(laws: Laws) -> &'static Script {
-    static SCRIPTS: [OnceLock<Script>; 128] = [const { OnceLock::new() }; 128];
-    let laws = laws.0 & 127;
-    SCRIPTS[usize::from(laws)].get_or_init(|| Script::new(text(laws).leak())) // At most 127 of them.
+    static SCRIPTS: [OnceLock<Script>; 256] = [const { OnceLock::new() }; 256];
+    SCRIPTS[usize::from(laws.0)].get_or_init(|| Script::new(text(laws.0).leak())) // At most 255 of them.
 }
 
 /// The script that reads counters.

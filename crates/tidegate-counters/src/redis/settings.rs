@@ -19,6 +19,8 @@ pub struct RedisSettings {
     pub database: u32,
     /// What all keys begin with.
     pub prefix: String,
+    /// Fixed windows are kept as envoyproxy/ratelimit does, under names that begin with this: for as long as a fleet has nodes of both.
+    pub reference_prefix: Option<String>,
     /// How long one operation may take, redirects and everything else included.
     pub timeout: Duration,
     /// How long it may take to connect.
@@ -131,6 +133,7 @@ impl RedisSettings {
             password: None,
             database: 0,
             prefix: "tg".into(),
+            reference_prefix: None,
             timeout: Duration::from_millis(12),
             connect_timeout: Duration::from_millis(250),
             in_flight_max: 4_096,

@@ -48,7 +48,7 @@ pub(crate) fn every_limit(amount: u64, window: Micros) -> Result<Vec<Limit>, Lim
 /// A request of one take.
 pub(crate) fn ask(memory: &Memory, key: Key, limit: &Limit, ask: Ask, now: Micros) -> Verdict {
     let mut batch = Batch::new();
-    batch.push([Take { key, tag: Tag::default(), limit, ask, role: Role::Enforce }]);
+    batch.push([Take { key, tag: Tag::default(), name: None, limit, ask, role: Role::Enforce }]);
     memory.take_now(&mut batch, now);
     batch.answers(0)[0].verdict
 }

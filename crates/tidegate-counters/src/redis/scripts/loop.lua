@@ -7,6 +7,7 @@ else
 end
 
 local reply, letters, n = { now, '' }, '', 2
+local plain -- Values that are numbers, and how long they are kept.
 local until_us = {} -- The values to be written, and until when they have to be kept.
 
 for _ = 1, requests do

@@ -43,7 +43,9 @@ end
 
 for key, until_when in pairs(until_us) do
   local value = values[key]
-  if unpack('<I4', value, 1) * 1000000 >= until_when then
+  if plain and plain[key] then
+    redis.call('SET', KEYS[key], value, 'EX', plain[key])
+  elseif unpack('<I4', value, 1) * 1000000 >= until_when then
     redis.call('SET', KEYS[key], value, 'KEEPTTL')
   else
     -- A quarter and some seconds more, so that those who come soon find it long enough.
