@@ -49,7 +49,7 @@ if law == 3 then
   elseif kept * 1000000 < own_time + ttl and s ~= '' and amount > 0 then
     -- It leaks slower since its limit was lowered: it may have to be kept longer than whoever wrote it knew.
     if kept * 1000000 < own_time + ceil(left / amount) * tick then
-      s = pack('<I4', 0) .. sub(s, 5)
+      s = pack('<I4', 1) .. sub(s, 5) -- A second that is over; none at all is what is new.
     end
   end
 end

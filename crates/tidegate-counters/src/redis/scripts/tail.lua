@@ -41,6 +41,24 @@
   letters, n, at = letters .. letter, n + count, next_request
 end
 
+-- Of several, the new ones first, and only where there is nothing: what is no string is somebody else's, and MGET does not show it.
+local made = {}
+for key, until_when in pairs(#KEYS > 1 and until_us or made) do
+  local value = values[key]
+  if unpack('<I4', value, 1) == 0 then
+    local ms = floor((until_when - now) / 800) + 5001
+    local second = min(U32, floor((now + ms * 1000) / 1000000))
+    value = pack('<I4', second) .. sub(value, 5)
+    if not redis.call('SET', KEYS[key], value, 'PX', string.format('%.0f', ms), 'NX') then
+      for _, name in ipairs(made) do
+        redis.call('DEL', name)
+      end
+      return redis.error_reply('WRONGTYPE a counter is kept in no string; all were left as they are')
+    end
+    made[#made + 1], until_us[key] = KEYS[key], nil
+  end
+end
+
 for key, until_when in pairs(until_us) do
   local value = values[key]
   if unpack('<I4', value, 1) * 1000000 >= until_when then
