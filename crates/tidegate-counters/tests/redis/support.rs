@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_clock::Clock;
-use tidegate_core::{Ask, Key, Limit, Micros, Role, Tag};
+use tidegate_clock::{Clock, Stopwatch};
+use tidegate_core::{Ask, Calendar, Key, Limit, Micros, Role, Tag, Unit, Weekday};
 use tidegate_counters::{Answer, Batch, Counters, RedisCounters, RedisSettings, RedisStore, Take, Unavailable};
 use tidegate_testbed::{Cluster, Kind, Options, Server, slot_of};
 use tokio::task::LocalSet;
@@ -114,9 +114,18 @@ pub(crate) struct Told {
 
 /// Asks about one request.
 pub(crate) async fn ask(counters: &RedisCounters, takes: &[Take<'_>]) -> Result<Told, Unavailable> {
+    ask_at(counters, takes, now()).await
+}
+
+/// The same by another clock of the node.
+pub(crate) async fn ask_at(
+    counters: &RedisCounters,
+    takes: &[Take<'_>],
+    now: Micros,
+) -> Result<Told, Unavailable> {
     let mut batch = Batch::new();
     batch.push(takes.iter().copied());
-    counters.take(&mut batch, now()).await;
+    counters.take(&mut batch, now).await;
     match batch.failure(0) {
         Some(why) => Err(why.clone()),
         None => Ok(Told { admitted: batch.admitted(0), answers: batch.answers(0).to_vec() }),
@@ -162,4 +171,38 @@ impl Dice {
 pub(crate) fn nothing_lives_for_ever(immortal: Vec<Vec<u8>>) {
     let names: Vec<String> = immortal.iter().map(|key| String::from_utf8_lossy(key).into_owned()).collect();
     assert!(names.is_empty(), "keys without a time to live: {names:?}");
+}
+
+/// A limit of every algorithm, with its name. Those of a calendar have days.
+pub(crate) fn every_algorithm(amount: u64, window: Micros) -> Vec<(&'static str, Limit)> {
+    let days = Calendar::new(Unit::Day, "UTC", Weekday::Monday).expect("a calendar");
+    [
+        ("fixed_window", Limit::fixed_window(amount, window)),
+        ("sliding_window_counter", Limit::sliding_window_counter(amount, window)),
+        ("sub_window", Limit::sub_window(amount, window, None, false)),
+        ("sub_window, strict", Limit::sub_window(amount, window, None, true)),
+        ("sliding_window", Limit::sliding_window(amount, window)),
+        ("sliding_window, strict", Limit::sliding_window_strict(amount, window)),
+        ("sliding_log", Limit::sliding_log(amount, window)),
+        ("token_bucket", Limit::token_bucket(amount, window, None)),
+        ("gcra", Limit::gcra(amount, window, None)),
+        ("leaky_bucket", Limit::leaky_bucket(amount, window, None)),
+        ("concurrency", Limit::concurrency(amount, window)),
+        ("calendar", Limit::calendar(amount, days)),
+    ]
+    .map(|(name, limit)| (name, limit.unwrap_or_else(|error| panic!("{name}: {error}"))))
+    .to_vec()
+}
+
+/// Waits until a counter holds so many units: what is given back arrives a little later than the answer.
+pub(crate) async fn comes_to(counters: &RedisCounters, counter: Counter, limit: &Limit, units: u64, what: &str) {
+    let watch = Stopwatch::start();
+    loop {
+        let seen = used(counters, counter, limit).await;
+        if seen == units {
+            return;
+        }
+        assert!(watch.elapsed() < PATIENT, "{what}: {seen} are used, and not {units}");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
 }
