@@ -6,14 +6,19 @@ use tidegate_core::Limit;
 use tidegate_counters::Take;
 use tidegate_testbed::{Kind, Server};
 
-use crate::support::{Counter, HOUR, PATIENT, ask, nothing_lives_for_ever, every_algorithm, server, store, with};
+use crate::support::{
+    Counter, HOUR, PATIENT, ask, every_algorithm, nothing_lives_for_ever, server, store, with,
+};
 
 /// How often each command was called since [`forget`], but for the server's time and our own questions.
 fn called(server: &Server) -> BTreeMap<String, u64> {
     let text = server.command(&["INFO", "commandstats"]).text().unwrap_or_default();
     let mut all = BTreeMap::new();
     for line in text.lines() {
-        let Some((name, rest)) = line.strip_prefix("cmdstat_").and_then(|line| line.split_once(":calls=")) else { continue };
+        let Some((name, rest)) = line.strip_prefix("cmdstat_").and_then(|line| line.split_once(":calls="))
+        else {
+            continue;
+        };
         let count = rest.split(',').next().and_then(|count| count.parse().ok()).unwrap_or(0);
         if !["time", "info", "config|resetstat", "ping"].contains(&name) {
             all.insert(name.to_owned(), count);
@@ -54,7 +59,11 @@ fn reads_and_writes(kind: Kind) {
         let three = [1, 2, 3].map(|number| counter.beside(number).charge(&limit, 1));
         assert_eq!(costs(&three, true), counts(&[("evalsha", 1), ("mget", 1), ("set", 3)]), "{name}, three");
         let four = [three[0], three[1], three[2], counter.charge(&limit, 1)];
-        assert_eq!(costs(&four, false), counts(&[("evalsha", 1), ("mget", 1)]), "{name}, one of four is full");
+        assert_eq!(
+            costs(&four, false),
+            counts(&[("evalsha", 1), ("mget", 1)]),
+            "{name}, one of four is full"
+        );
     }
     nothing_lives_for_ever(server.immortal_keys(&[]));
 }

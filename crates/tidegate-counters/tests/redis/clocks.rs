@@ -4,7 +4,9 @@ use tidegate_core::{Ask, Limit, Micros};
 use tidegate_counters::RedisCounters;
 use tidegate_testbed::{Kind, Options, Server, ServerClock};
 
-use crate::support::{Counter, PATIENT, Told, ask, every_algorithm, nothing_lives_for_ever, now, store, with};
+use crate::support::{
+    Counter, PATIENT, Told, ask, every_algorithm, nothing_lives_for_ever, now, store, with,
+};
 
 const LIMIT: u64 = 20;
 const WINDOW: Micros = Micros::from_secs(600);
@@ -75,7 +77,9 @@ fn clock_jumps(kind: Kind) {
             let later_us = i64::try_from(longest(calendar)).expect("it is short") + 1_000;
             shift(noon_us + jump_s * 1_000_000 + later_us);
             with(&store(&server.url(), PATIENT), async |counters| {
-                for (at, (name, limit)) in limits.iter().enumerate().filter(|(_, (name, _))| (*name == "calendar") == calendar) {
+                for (at, (name, limit)) in
+                    limits.iter().enumerate().filter(|(_, (name, _))| (*name == "calendar") == calendar)
+                {
                     let what = format!("{kind:?}, {name}, {jump_s} s, {later_us} µs later");
                     let told = ask(counters, &[counter(at).take(limit, Ask::Charge { cost: 1 })]).await;
                     let told = told.unwrap_or_else(|why| panic!("{what}: {why}"));

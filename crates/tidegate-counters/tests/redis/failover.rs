@@ -67,7 +67,8 @@ fn failed_over_under_load(kind: Kind) {
 fn follows(cluster: &Cluster, replica: usize) -> Result<(), String> {
     let place = format!(" {}@", cluster.servers()[replica].address());
     until("a replica has all that its primary has", PATIENT, || {
-        let text = |server: &Server, words: &[&str]| Ok(server.try_command(words)?.text().unwrap_or_default());
+        let text =
+            |server: &Server, words: &[&str]| Ok(server.try_command(words)?.text().unwrap_or_default());
         let about: Result<String, String> = text(&cluster.servers()[replica], &["INFO", "replication"]);
         about.and_then(|about| if about.contains("master_link_status:up") { Ok(()) } else { Err(about) })?;
         cluster.servers().iter().try_for_each(|server| {

@@ -47,7 +47,9 @@ fn left_as_they_are(kind: Kind) {
         let unknown = version.bytes().next().map(|byte| byte.wrapping_add(0x10) & 0x7f).expect("a version");
         server.command(&[b"SETRANGE", name.as_bytes(), b"4", &[unknown][..]]);
         check("an unknown version");
-        for (what, value) in [("a text", &b"hello, somebody else"[..]), ("a number", b"17"), ("one byte", b"\x11")] {
+        for (what, value) in
+            [("a text", &b"hello, somebody else"[..]), ("a number", b"17"), ("one byte", b"\x11")]
+        {
             server.command(&[b"SET", name.as_bytes(), value, b"PX", b"3600000"]);
             check(what);
         }

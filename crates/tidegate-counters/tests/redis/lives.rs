@@ -69,15 +69,20 @@ fn outlives_its_reset(kind: Kind) {
                     (counter, limit(*shape, &mut dice), question(&mut dice))
                 })
                 .collect();
-            let takes: Vec<Take<'_>> = asked.iter().map(|(counter, limit, ask)| counter.take(limit, *ask)).collect();
+            let takes: Vec<Take<'_>> =
+                asked.iter().map(|(counter, limit, ask)| counter.take(limit, *ask)).collect();
             let watch = Stopwatch::start();
-            let told = ask_at(counters, &takes, now().plus(Micros::new(offset_us as u64))).await.unwrap_or_else(|why| panic!("{takes:?}: {why}"));
+            let told = ask_at(counters, &takes, now().plus(Micros::new(offset_us as u64)))
+                .await
+                .unwrap_or_else(|why| panic!("{takes:?}: {why}"));
             for ((counter, _, _), answer) in asked.iter().zip(&told.answers) {
                 let left = client.command(&["PTTL", &counter.name()]).ok().and_then(|reply| reply.integer());
                 let left_ms = left.expect("a time to live");
                 let passed_ms = watch.elapsed().as_millis() as i64 + 1;
                 let reset_ms = (answer.verdict.reset_after.get() / 1_000) as i64;
-                let what = format!("{kind:?}, seed {SEED}, turn {turn}: {takes:?}: {answer:?}: {left_ms} ms are left");
+                let what = format!(
+                    "{kind:?}, seed {SEED}, turn {turn}: {takes:?}: {answer:?}: {left_ms} ms are left"
+                );
                 match left_ms {
                     -2 => {
                         // Nothing to remember, or a take that nobody asked about.

@@ -6,7 +6,9 @@ use std::time::Duration;
 use tidegate_core::Limit;
 use tidegate_testbed::{Kind, Proxy};
 
-use crate::support::{Counter, PATIENT, HOUR, ask, nothing_lives_for_ever, server, store, troubles, used, with};
+use crate::support::{
+    Counter, HOUR, PATIENT, ask, nothing_lives_for_ever, server, store, troubles, used, with,
+};
 
 const LIMIT: u64 = 1_000;
 const REQUESTS: u64 = 700;
@@ -48,7 +50,10 @@ fn row_20_a_charge_whose_reply_is_lost_is_never_sent_again() {
     let [admitted, lost] = [&admitted, &lost].map(|count| count.load(SeqCst));
     println!("admitted {admitted}, lost {lost}, not sent {not_sent:?}, counted {counted}");
     assert!(lost > 0, "no reply was lost");
-    assert!(admitted <= counted && counted <= admitted + lost, "{admitted} ≤ {counted} ≤ {admitted} + {lost}");
+    assert!(
+        admitted <= counted && counted <= admitted + lost,
+        "{admitted} ≤ {counted} ≤ {admitted} + {lost}"
+    );
     assert!(admitted <= LIMIT && counted <= LIMIT);
     let commands = proxy.counts().commands;
     let asked = admitted + lost + (2 * REQUESTS - admitted - lost - not_sent.load(SeqCst));

@@ -7,7 +7,9 @@ use tidegate_clock::Stopwatch;
 use tidegate_core::Limit;
 use tidegate_testbed::Kind;
 
-use crate::support::{Counter, HOUR, PATIENT, Dice, ask, cluster, nothing_lives_for_ever, store, troubles, used, with};
+use crate::support::{
+    Counter, Dice, HOUR, PATIENT, ask, cluster, nothing_lives_for_ever, store, troubles, used, with,
+};
 
 const THREADS: u64 = 3;
 const KEYS: u32 = 6;
@@ -70,7 +72,10 @@ fn moved_under_load(kind: Kind) {
     });
     let took = watch.elapsed();
     let stats = store.stats();
-    assert!(troubles(&store, "moved") > 0 && troubles(&store, "ask") > 0, "it did not move under load: {stats:?}");
+    assert!(
+        troubles(&store, "moved") > 0 && troubles(&store, "ask") > 0,
+        "it did not move under load: {stats:?}"
+    );
     let refreshes_max = took.as_secs() + 2;
     assert!(stats.refreshes <= refreshes_max, "{} readings of the map in {took:?}", stats.refreshes);
     assert_eq!(stats.disagreements, 0);
@@ -80,7 +85,10 @@ fn moved_under_load(kind: Kind) {
             counted += used(counters, home.beside(number), &limit).await;
         }
     });
-    println!("{kind:?}: {MOVES} moves in {took:?}, {halves:?} met half a slot, {} redirects", stats.redirects);
+    println!(
+        "{kind:?}: {MOVES} moves in {took:?}, {halves:?} met half a slot, {} redirects",
+        stats.redirects
+    );
     assert_eq!(counted, charged.load(SeqCst));
     nothing_lives_for_ever(cluster.immortal_keys(&[]));
 }

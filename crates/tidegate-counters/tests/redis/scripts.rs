@@ -7,7 +7,9 @@ use tidegate_core::Limit;
 use tidegate_counters::{Batch, Counters};
 use tidegate_testbed::{Kind, until};
 
-use crate::support::{Counter, HOUR, PATIENT, ask, nothing_lives_for_ever, now, server, store, troubles, used, with};
+use crate::support::{
+    Counter, HOUR, PATIENT, ask, nothing_lives_for_ever, now, server, store, troubles, used, with,
+};
 
 const THREADS: u64 = 3;
 const BATCHES: u64 = 300;
@@ -85,7 +87,8 @@ fn row_5_after_a_restart_only_what_was_counted_is_lost() {
     let well: Vec<AtomicU64> = (0..THREADS).map(|_| AtomicU64::new(0)).collect();
     std::thread::scope(|scope| {
         for well in &well {
-            let (store, limit, phase, stop, admitted, failed) = (&store, &limit, &phase, &stop, &admitted, &failed);
+            let (store, limit, phase, stop, admitted, failed) =
+                (&store, &limit, &phase, &stop, &admitted, &failed);
             scope.spawn(move || {
                 with(store, async |counters| {
                     while !stop.load(SeqCst) {
@@ -110,7 +113,11 @@ fn row_5_after_a_restart_only_what_was_counted_is_lost() {
             let seen: Vec<u64> = well.iter().map(|one| one.load(SeqCst)).collect();
             let all = until("requests of every thread are admitted", PATIENT, || {
                 let more = || well.iter().zip(&seen).map(|(one, seen)| one.load(SeqCst) - seen);
-                if more().all(|more| more >= 100) { Ok(()) } else { Err(format!("{:?}", more().collect::<Vec<_>>())) }
+                if more().all(|more| more >= 100) {
+                    Ok(())
+                } else {
+                    Err(format!("{:?}", more().collect::<Vec<_>>()))
+                }
             });
             all.unwrap_or_else(|error| panic!("{error}"));
         };

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use tidegate_clock::{Clock, Stopwatch};
 use tidegate_core::{Ask, Calendar, Key, Limit, Micros, Role, Tag, Unit, Weekday};
-use tidegate_counters::{Answer, Batch, Counters, RedisCounters, RedisSettings, RedisStore, Take, Unavailable};
+use tidegate_counters::{
+    Answer, Batch, Counters, RedisCounters, RedisSettings, RedisStore, Take, Unavailable,
+};
 use tidegate_testbed::{Cluster, Kind, Options, Server, slot_of};
 use tokio::task::LocalSet;
 
@@ -195,7 +197,13 @@ pub(crate) fn every_algorithm(amount: u64, window: Micros) -> Vec<(&'static str,
 }
 
 /// Waits until a counter holds so many units: what is given back arrives a little later than the answer.
-pub(crate) async fn comes_to(counters: &RedisCounters, counter: Counter, limit: &Limit, units: u64, what: &str) {
+pub(crate) async fn comes_to(
+    counters: &RedisCounters,
+    counter: Counter,
+    limit: &Limit,
+    units: u64,
+    what: &str,
+) {
     let watch = Stopwatch::start();
     loop {
         let seen = used(counters, counter, limit).await;
