@@ -1,0 +1,102 @@
+//! Row 21: the store's clock jumps.
+
+use tidegate_core::{Ask, Limit, Micros};
+use tidegate_counters::RedisCounters;
+use tidegate_testbed::{Kind, Options, Server, ServerClock};
+
+use crate::support::{
+    Counter, PATIENT, Told, ask, every_algorithm, nothing_lives_for_ever, now, store, with,
+};
+
+const LIMIT: u64 = 20;
+const WINDOW: Micros = Micros::from_secs(600);
+const DAY_US: i64 = 86_400_000_000;
+
+/// Of a counter, as many units as there are asked for, one by one: how many were admitted, and the last answer.
+async fn drain(counters: &RedisCounters, counter: Counter, limit: &Limit, what: &str) -> (u64, Told) {
+    let (mut admitted, mut last) = (0, None);
+    for _ in 0..3 * LIMIT {
+        let told = ask(counters, &[counter.charge(limit, 1)]).await;
+        let told = told.unwrap_or_else(|why| panic!("{what}: {why}"));
+        let verdict = &told.answers[0].verdict;
+        assert!(verdict.remaining <= limit.capacity(), "{what}: {verdict:?}");
+        if let Some(window) = limit.window() {
+            let wait = verdict.retry_after.unwrap_or_default();
+            assert!(wait <= window.plus(window), "{what}: {verdict:?}");
+        }
+        admitted += u64::from(told.admitted);
+        let is_over = !told.admitted;
+        last = Some(told);
+        if is_over {
+            break;
+        }
+    }
+    (admitted, last.expect("it was asked"))
+}
+
+/// A full counter of every algorithm meets a clock that is off: no answer is impossible, none fails. Back, nothing is admitted above the
+/// limit; forth, one limit more at most, once. Whoever was refused is admitted at the time that was told.
+fn clock_jumps(kind: Kind) {
+    let clock = ServerClock::new().unwrap_or_else(|error| panic!("{error}"));
+    let server = Server::start(kind, &Options::new().clock(&clock)).unwrap_or_else(|error| panic!("{error}"));
+    let shift = |offset_us| clock.shift(offset_us, &[&server]).unwrap_or_else(|error| panic!("{error}"));
+    // A quarter of a window after noon: no window ends while a test goes on, nor does the day.
+    let noon_us = DAY_US / 2 + WINDOW.get() as i64 / 4 - (now().get() % DAY_US as u64) as i64;
+    let limits = every_algorithm(LIMIT, WINDOW);
+    for (turn, jump_s) in [-5, 5, -3_600, 3_600].into_iter().enumerate() {
+        let counter = |at: usize| Counter::of((turn * 100 + at) as u32);
+        shift(noon_us);
+        // A store of its own each time, which remembers no denial.
+        with(&store(&server.url(), PATIENT), async |counters| {
+            for (at, (name, limit)) in limits.iter().enumerate() {
+                let (admitted, _) = drain(counters, counter(at), limit, name).await;
+                assert_eq!(admitted, LIMIT, "{name}");
+            }
+        });
+        shift(noon_us + jump_s * 1_000_000);
+        let mut waits = Vec::new();
+        with(&store(&server.url(), PATIENT), async |counters| {
+            for (at, (name, limit)) in limits.iter().enumerate() {
+                let what = format!("{kind:?}, {name}, {jump_s} s");
+                let (admitted, last) = drain(counters, counter(at), limit, &what).await;
+                match jump_s {
+                    3_600 => assert!(admitted <= LIMIT, "{what}: {admitted} admitted"),
+                    _ => assert_eq!(admitted, 0, "{what}"),
+                }
+                let verdict = last.answers[0].verdict;
+                assert!(!last.admitted, "{what}: {verdict:?}");
+                waits.push(verdict.retry_after.unwrap_or_else(|| panic!("{what}: {verdict:?}")));
+            }
+        });
+        let longest = |calendar: bool| {
+            let all = limits.iter().zip(&waits).filter(|((name, _), _)| (*name == "calendar") == calendar);
+            all.map(|(_, wait)| wait.get()).max().unwrap_or_default()
+        };
+        // Not frozen: at the time that was told, and that is two windows at most.
+        for calendar in [false, true] {
+            let later_us = i64::try_from(longest(calendar)).expect("it is short") + 1_000;
+            shift(noon_us + jump_s * 1_000_000 + later_us);
+            with(&store(&server.url(), PATIENT), async |counters| {
+                for (at, (name, limit)) in
+                    limits.iter().enumerate().filter(|(_, (name, _))| (*name == "calendar") == calendar)
+                {
+                    let what = format!("{kind:?}, {name}, {jump_s} s, {later_us} µs later");
+                    let told = ask(counters, &[counter(at).take(limit, Ask::Charge { cost: 1 })]).await;
+                    let told = told.unwrap_or_else(|why| panic!("{what}: {why}"));
+                    assert!(told.admitted, "{what}: {:?}", told.answers);
+                }
+            });
+        }
+    }
+    nothing_lives_for_ever(server.immortal_keys(&[]));
+}
+
+#[test]
+fn row_21_a_clock_of_redis_that_jumps_admits_one_limit_more_at_most() {
+    clock_jumps(Kind::Redis);
+}
+
+#[test]
+fn row_21_a_clock_of_valkey_that_jumps_admits_one_limit_more_at_most() {
+    clock_jumps(Kind::Valkey);
+}
