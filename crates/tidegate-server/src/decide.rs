@@ -3,14 +3,14 @@
 use tidegate_core::{
     Algorithm, Ask, Book, Fate, Found, Key, Limit, Micros, Plan, Planned, Query, Role, Tag, Verdict, told,
 };
-use tidegate_counters::{Answer, Batch, Memory, Take};
+use tidegate_counters::{Answer, Batch, Counters, Memory, Take, Unavailable};
 
 use crate::receipts::Charges;
 
 /// How many counters one request may ask. The sets of all are locked at the same time.
 pub const TAKES_MAX: usize = 256;
 
-/// What is kept between decisions, so that the next one allocates nothing. One for each thread that decides.
+/// What is kept between decisions, so that the next one allocates nothing. One for each decision that a thread is about.
 #[derive(Debug, Default)]
 pub struct Room {
     plan: Plan<'static>,
@@ -114,6 +114,46 @@ pub fn decide_as<R>(
     room.batch = batch.recycle();
     room.plan = plan.recycle();
     result
+}
+
+/// The same, on counters that may be elsewhere. If they do not answer, `view` is shown why, and what was planned.
+pub(crate) async fn decide_elsewhere<R>(
+    book: &Book,
+    counters: &impl Counters,
+    query: &Query<'_>,
+    asks: &Asks<'_>,
+    now: Micros,
+    room: &mut Room,
+    view: impl FnOnce(Result<&Decision<'_>, Unanswered<'_>>) -> R,
+) -> R {
+    let mut plan = std::mem::take(&mut room.plan).recycle();
+    let mut batch = std::mem::take(&mut room.batch).recycle();
+    book.plan(query, &mut plan);
+    let refusing = refusing(&plan);
+    if lay_out(&plan, asks, refusing.as_ref(), &mut batch) {
+        if batch.takes(0).is_empty() {
+            batch.judge(|_, _, _| true); // Where nothing is counted nobody has to be asked.
+        } else {
+            counters.take(&mut batch, now).await;
+        }
+    }
+    let failure = if batch.is_empty() { None } else { batch.failure(0) };
+    let result = match failure {
+        Some(why) => view(Err(Unanswered { plan: &plan, why })),
+        None => view(Ok(&Decision::of(&plan, &batch, asks))),
+    };
+    room.batch = batch.recycle();
+    room.plan = plan.recycle();
+    result
+}
+
+/// A request that the counters did not answer. Whether they charged it is not known.
+#[derive(Debug)]
+pub(crate) struct Unanswered<'d> {
+    /// What was asked.
+    pub(crate) plan: &'d Plan<'d>,
+    /// Why there is no answer.
+    pub(crate) why: &'d Unavailable,
 }
 
 /// A limit that nothing fits, for a request that is refused whatever the counters say: it still gives back, and is charged where that is
