@@ -15,7 +15,8 @@ const ALICE: &str = r#"{"descriptors":[{"entries":[{"key":"user","value":"alice"
 
 /// What stands behind a name in an answer.
 fn field<'a>(answer: &'a str, name: &str) -> &'a str {
-    let (_, rest) = answer.split_once(&format!(r#""{name}":"#)).unwrap_or_else(|| panic!("no {name} in {answer}"));
+    let (_, rest) =
+        answer.split_once(&format!(r#""{name}":"#)).unwrap_or_else(|| panic!("no {name} in {answer}"));
     rest.split([',', '}']).next().unwrap_or_default().trim_matches('"')
 }
 
@@ -56,7 +57,10 @@ fn one_counter_is_found_by_its_key_and_rule() {
         ("/v1/counters/".into(), "404", "/v1/counters/{key}"),
     ] {
         let answer = http(address, "GET", &path, "");
-        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")) && answer.contains(words), "{path}: {answer}");
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status} ")) && answer.contains(words),
+            "{path}: {answer}"
+        );
     }
     let answer = http(address, "POST", &path, "");
     assert!(answer.starts_with("HTTP/1.1 405 ") && answer.contains("allow: GET, DELETE"), "{answer}");

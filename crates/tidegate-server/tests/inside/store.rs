@@ -17,7 +17,7 @@ descriptors:
       - key: deny
         rate_limit: { limit: 3/1h, on_store_failure: deny }
   - key: deny
-    rate_limit: { limit: 3/1h, on_store_failure: deny }
+    rate_limit: { limit: 3/1h, on_store_failure: deny, name: no }
   - key: error
     rate_limit: { limit: 3/1h, on_store_failure: error }
   - key: local
@@ -86,7 +86,8 @@ fn over_http_too_and_the_strictest_of_several_rules_holds() {
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{entries:?}: {answer}");
         assert!(answer.contains(told), "{entries:?}: {answer}");
     }
-    let all: Vec<String> = [("allow", "a"), ("deny", "a"), ("free", "a")].map(|entry| body("shop", &[entry])).into();
+    let all: Vec<String> =
+        [("allow", "a"), ("deny", "a"), ("free", "a")].map(|entry| body("shop", &[entry])).into();
     let several = http(address, "POST", "/v1/check", &format!("[{}]", all.join(",")));
     let allowed: Vec<&str> = several.split(r#""allowed":"#).skip(1).map(|rest| &rest[..4]).collect();
     assert_eq!(allowed, ["true", "fals", "true"], "{several}");
@@ -106,7 +107,10 @@ fn over_http_too_and_the_strictest_of_several_rules_holds() {
     }
     let ready = http(address, "GET", "/readyz?verbose", "");
     assert!(ready.starts_with("HTTP/1.1 200 OK"), "a node whose store is away is ready: {ready}");
-    assert!(ready.contains("the fleet shares them") && ready.contains("degraded: it did not answer ("), "{ready}");
+    assert!(
+        ready.contains("the fleet shares them") && ready.contains("degraded: it did not answer ("),
+        "{ready}"
+    );
 }
 
 #[test]
@@ -116,12 +120,15 @@ fn what_cannot_be_looked_at_is_an_error() {
     let body = body("shop", &[("deny", "a")]);
     for path in ["/v1/check?explain", "/v1/inspect", "/v1/counters/reset"] {
         let answer = http(address, "POST", path, &body);
-        assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("STORE_UNAVAILABLE"), "{path}: {answer}");
+        assert!(
+            answer.starts_with("HTTP/1.1 503 ") && answer.contains("STORE_UNAVAILABLE"),
+            "{path}: {answer}"
+        );
     }
     let free = r#"{"domain":"shop","descriptors":[{"entries":[{"key":"free"}]}]}"#;
     let answer = http(address, "POST", "/v1/check?explain", free);
     assert!(answer.contains(r#""admitted":true"#), "nobody has to be asked: {answer}");
-    let counter = "/v1/counters/000102030405060708090a0b0c0d0e0f?rule=shop%7Cdeny%23sliding_window_1h";
+    let counter = "/v1/counters/000102030405060708090a0b0c0d0e0f?rule=shop%7Cdeny%23no";
     let answer = http(address, "GET", counter, "");
     assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("tag="), "{answer}");
 }

@@ -75,8 +75,10 @@ impl Inspect {
         }
         let answer = self.asked.send("/v1/inspect")?;
         let counters = answer["counters"].as_array().map_or(&[][..], Vec::as_slice);
-        let used: Vec<String> =
-            counters.iter().map(|counter| format!("  {}: {} used", row(counter)[0], counter["used"])).collect();
+        let used: Vec<String> = counters
+            .iter()
+            .map(|counter| format!("  {}: {} used", row(counter)[0], counter["used"]))
+            .collect();
         output::write(&format!("{}\nreset {} counters? [y/N] ", used.join("\n"), counters.len()))?;
         let mut line = String::new();
         io::stdin().lock().take(LINE_MAX).read_line(&mut line)?;

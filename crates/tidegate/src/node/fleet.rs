@@ -34,7 +34,8 @@ pub(crate) fn settings(said: &StoreSettings) -> Result<Option<RedisSettings>, Ur
         let what = "store.tls is set, but the URL does not ask for TLS".into();
         return Err(UrlError { what });
     }
-    let tls = of_url.tls.map(|_| StoreTls { ca: said.tls_ca.clone(), certificate: said.tls_certificate.clone() });
+    let tls =
+        of_url.tls.map(|_| StoreTls { ca: said.tls_ca.clone(), certificate: said.tls_certificate.clone() });
     Ok(Some(RedisSettings {
         tls,
         user: said.user.clone().or(of_url.user),
@@ -83,7 +84,9 @@ async fn beat(node: Weak<Node>, store: Arc<RedisStore>, mut agreed: bool) {
                 }
                 agreed = true;
                 if node.rules.rekey(secret, |in_force| &in_force.book) {
-                    tracing::warn!("the fleet has another secret, which is in use now: counters go on as the fleet's");
+                    tracing::warn!(
+                        "the fleet has another secret, which is in use now: counters go on as the fleet's"
+                    );
                 }
             }
             Err(why) => {
