@@ -37,14 +37,6 @@ impl Answered {
     pub(super) const REFUSED: Self = Self { admitted: false, lease: None };
 }
 
-/// What a message asks.
-enum Asked<'a> {
-    /// A decision, in this domain.
-    Decision(RateLimitRequest<'a>, &'a str),
-    /// Nothing that has to be decided: the answer is written.
-    Nothing(Answered),
-}
-
 impl<'a> RateLimitRequest<'a> {
     fn query<'q>(&'q self, domain: &'q str, lease: &'q LeaseId) -> Query<'q> {
         Query { domain, entries: &self.entries, descriptors: &self.descriptors, lease: Some(lease.as_str()) }
@@ -83,9 +75,10 @@ impl Core {
     ) -> Result<Answered, CallError> {
         match &self.hand {
             Hand::Memory(memory) => {
-                let (request, domain) = match self.read(message, standing, out)? {
-                    Asked::Decision(request, domain) => (request, domain),
-                    Asked::Nothing(answered) => return Ok(answered),
+                let request = read(message)?;
+                let domain = match self.asked(&request, standing, out)? {
+                    Ok(domain) => domain,
+                    Err(answered) => return Ok(answered),
                 };
                 let (query, start) = (request.query(domain, &lease), out.len());
                 self.decide_now(memory, &query, &Asks::Planned, trace, now, |decided| {
@@ -96,9 +89,10 @@ impl Core {
             // A request is large, and a call that waits is moved: in a place of its own it is not.
             Hand::Redis(_) => {
                 let waits = async move {
-                    let (request, domain) = match self.read(message, standing, out)? {
-                        Asked::Decision(request, domain) => (request, domain),
-                        Asked::Nothing(answered) => return Ok(answered),
+                    let request = read(message)?;
+                    let domain = match self.asked(&request, standing, out)? {
+                        Ok(domain) => domain,
+                        Err(answered) => return Ok(answered),
                     };
                     let (query, start) = (request.query(domain, &lease), out.len());
                     let decided = self.decide_later(&query, &Asks::Planned, trace, now, |decided| {
@@ -112,15 +106,14 @@ impl Core {
         }
     }
 
-    /// Reads what a message asks.
-    fn read<'a>(
+    /// The domain in which a request is to be decided; or the answer, which is written, where there is nothing to decide.
+    #[inline]
+    fn asked<'a>(
         &'a self,
-        message: &'a [u8],
+        request: &RateLimitRequest<'a>,
         standing: Standing,
         out: &mut Vec<u8>,
-    ) -> Result<Asked<'a>, CallError> {
-        let request =
-            RateLimitRequest::parse(message).map_err(|error| CallError::Invalid(error.to_string()))?;
+    ) -> Result<Result<&'a str, Answered>, CallError> {
         if request.domain.is_empty() {
             return Err(CallError::Invalid("the domain must not be empty".into()));
         }
@@ -129,12 +122,10 @@ impl Core {
         }
         if request.too_much {
             refuse_all(request.descriptors_came, out);
-            return Ok(Asked::Nothing(Answered::REFUSED));
+            return Ok(Err(Answered::REFUSED));
         }
-        Ok(match self.domain_of(&request, standing) {
-            Some(domain) => Asked::Decision(request, domain),
-            None => Asked::Nothing(admit_all(request.descriptors_came, out)),
-        })
+        let domain = self.domain_of(request, standing);
+        Ok(domain.ok_or_else(|| admit_all(request.descriptors_came, out)))
     }
 
     /// Writes what was decided.
@@ -218,6 +209,11 @@ impl Core {
             writer.body(&text);
         }
     }
+}
+
+#[inline]
+fn read(message: &[u8]) -> Result<RateLimitRequest<'_>, CallError> {
+    RateLimitRequest::parse(message).map_err(|error| CallError::Invalid(error.to_string()))
 }
 
 /// Does a request take places under an id that only its answer tells?

@@ -143,7 +143,7 @@ impl Call {
                 let holds = answered.as_ref().is_ok_and(|answered| answered.lease.is_some());
                 let held = match waits {
                     Some(held) if holds => Some(held),
-                    Some(held) => {
+                    Some(mut held) => {
                         held.read();
                         None
                     }
@@ -327,7 +327,7 @@ pub(crate) struct Held {
 
 impl Held {
     /// Somebody has read the answer, or there is nothing to give back.
-    fn read(mut self: Box<Self>) {
+    fn read(&mut self) {
         self.in_vain = false;
     }
 }
@@ -370,7 +370,7 @@ impl Body for UnaryBody {
             }
             // Nobody asks for this before the message is on its way. Whoever reads it holds what it says.
             Self::Status(held) => {
-                if let Some(held) = held.take() {
+                if let Some(mut held) = held.take() {
                     held.read();
                 }
                 *self = Self::Done;
