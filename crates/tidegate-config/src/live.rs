@@ -90,7 +90,8 @@ impl<T: Send + Sync + 'static> LiveRules<T> {
         loaded
     }
 
-    /// Puts the rules that are in force, whose book `book_of` knows, under another secret; says whether it was another. Counters start afresh.
+    /// Puts the rules that are in force, whose book `book_of` knows, under another secret; says whether it was another. Counters start
+    /// afresh.
     pub fn rekey(&self, secret: Secret, book_of: impl FnOnce(&T) -> &Book) -> bool {
         let mut last = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
         if last.secret == secret {

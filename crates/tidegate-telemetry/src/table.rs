@@ -157,7 +157,7 @@ table! {
     FAILOPEN = Metric::counter(
         "ratelimit_failopen_total",
         "requests",
-        "Requests that were let through because nothing could be counted: the policies `allow` and, as long as nothing is counted locally, `local`.",
+        "Requests that were let through because nothing could be counted: the policies `allow` and, until nodes count locally, `local`.",
     );
 
     STORE_FAILURES = Metric::counter(

@@ -49,8 +49,8 @@ fn tell_counters(node: &Node, told: &mut String) {
             let stats = memory.stats();
             let _ = writeln!(
                 told,
-                "counters  in memory: this node limits alone, every other node grants the same limits again; a crash forgets them\n          \
-                 {} keys of {} slots, {} forgotten while they counted",
+                "counters  in memory: this node limits alone, every other node grants the same limits again; \
+                 a crash forgets them\n          {} keys of {} slots, {} forgotten while they counted",
                 stats.keys, stats.slots, stats.evicted_live
             );
             return;
