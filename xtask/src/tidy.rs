@@ -72,6 +72,7 @@ const WALLS: &[Wall] = &[
             "tidegate-server",
             "tidegate-oracle",
             "tidegate-suite",
+            "tidegate-testbed",
         ]),
         reason: "texts become rules and settings without knowing who uses them",
     },
@@ -93,7 +94,12 @@ const WALLS: &[Wall] = &[
     Wall {
         name: "tidegate-counters",
         edges: "normal,build,no-proc-macro",
-        allowed: Allowed::AllBut(&["tidegate-oracle", "tidegate-suite", "tidegate-clock"]),
+        allowed: Allowed::AllBut(&[
+            "tidegate-oracle",
+            "tidegate-suite",
+            "tidegate-testbed",
+            "tidegate-clock",
+        ]),
         reason: "counters are told the time, and the judge is no part of the product",
     },
     Wall {
@@ -112,6 +118,7 @@ const WALLS: &[Wall] = &[
             "tidegate-server",
             "tidegate-oracle",
             "tidegate-suite",
+            "tidegate-testbed",
         ]),
         reason: "what is counted is told to it, so that every crate can count",
     },

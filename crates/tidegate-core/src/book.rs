@@ -122,6 +122,8 @@ pub struct Book {
     pub(crate) secret: Secret,
     /// Do its plans say what counters are kept near to?
     tags: bool,
+    /// Do they say what envoyproxy/ratelimit calls them?
+    pub(crate) reference_names: bool,
 }
 
 /// A namespace of rules.
@@ -220,7 +222,7 @@ impl Book {
     /// first counts; whoever reads them from a text refuses that with its place.
     pub fn new(drafts: impl IntoIterator<Item = DomainDraft>, secret: Secret) -> Self {
         let (domains, nodes, paths, rules) = (HashMap::new(), Vec::new(), Vec::new(), Vec::new());
-        let mut book = Self { domains, nodes, paths, rules, secret, tags: false };
+        let mut book = Self { domains, nodes, paths, rules, secret, tags: false, reference_names: false };
         for draft in drafts {
             if !book.domains.contains_key(draft.name.as_str()) {
                 let domain = book.domain(draft);
@@ -246,6 +248,12 @@ impl Book {
             rule.start = start(secret, &rule.domain, &rule.id, &rule.said);
         }
         book
+    }
+
+    /// The same book, whose plans say what envoyproxy/ratelimit calls the counters of fixed windows ([`Plan::reference_name`]).
+    #[must_use]
+    pub fn with_reference_names(self) -> Self {
+        Self { reference_names: true, ..self }
     }
 
     /// The tag of counters that belong to a value which requests choose.

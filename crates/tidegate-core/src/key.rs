@@ -76,6 +76,11 @@ impl Secret {
         Self(bytes)
     }
 
+    /// Its bytes, for whoever keeps it.
+    pub const fn bytes(&self) -> [u8; 16] {
+        self.0
+    }
+
     /// Starts a key.
     pub fn start(&self) -> KeyParts {
         KeyParts(Sip::new(self.0))

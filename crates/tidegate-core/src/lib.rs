@@ -47,6 +47,7 @@ mod recorder; // how that was found, for whoever asks
 
 mod decision; // a whole request, from the verdicts on its takes
 
+mod numbers; // a limit for stores that take its steps elsewhere
 mod packed; // states as a table in memory keeps them
 mod portable; // states as bytes, for stores and snapshots
 
@@ -59,6 +60,7 @@ pub use key::{Key, KeyParts, Secret, Tag};
 pub use limit::{
     AMOUNT_MAX, Algorithm, Charge, LOG_AMOUNT_MAX, Limit, LimitError, PLACES_MAX, SUB_WINDOWS_MAX,
 };
+pub use numbers::{ListTold, Numbers};
 pub use packed::{Class, Era, Packed};
 pub use plan::{Fate, Found, Plan, Planned};
 pub use portable::{FORMS, Form, PORTABLE_VERSION, PortableError};

@@ -371,6 +371,11 @@ impl Limit {
         self.charge
     }
 
+    /// Is it about places that are held?
+    pub fn holds(&self) -> bool {
+        matches!(self.kind, Kind::Concurrency(_))
+    }
+
     /// How much.
     pub fn amount(&self) -> u32 {
         match &self.kind {

@@ -2,8 +2,8 @@
 
 use crate::book::{Book, Domain, Matching};
 use crate::{
-    Algorithm, Ask, Descriptor, Entry, Key, LOG_AMOUNT_MAX, Limit, LimitError, OwnLimit, Query, Role, Rule,
-    RuleDraft, Tag,
+    Algorithm, Ask, Descriptor, Entry, Key, LOG_AMOUNT_MAX, Limit, LimitError, OwnLimit, PathEntry, Query,
+    Role, Rule, RuleDraft, Tag,
 };
 
 /// A rule, or a limit of the request's own, that a descriptor found, and what became of it.
@@ -58,6 +58,8 @@ pub struct Planned<'b> {
     /// Are its places taken under the id of the query, because no entry names one?
     pub fresh: bool,
     limit: LimitOf<'b>,
+    /// Where its name begins among those of the plan, and where it ends.
+    name: (usize, usize),
     /// Wider than a descriptor's, so that no sum of them is cut before the last is in it.
     cost: i128,
     lease: Option<u64>,
@@ -78,6 +80,8 @@ pub struct Plan<'b> {
     takes: Vec<Planned<'b>>,
     /// Limits that the request brought.
     own: Vec<Limit>,
+    /// What the reference server calls the counters, one after the other.
+    names: String,
 }
 
 impl<'b> Plan<'b> {
@@ -92,7 +96,7 @@ impl<'b> Plan<'b> {
         // Nothing is in them: collecting keeps the allocation, and only the lifetime changes.
         let found = self.found.into_iter().map(|_| Found::default()).collect();
         let takes = self.takes.into_iter().map_while(|_| None).collect();
-        Plan { domain: None, exempt: false, found, takes, own: self.own }
+        Plan { domain: None, exempt: false, found, takes, own: self.own, names: self.names }
     }
 
     /// Forgets the request, keeps the room.
@@ -102,6 +106,7 @@ impl<'b> Plan<'b> {
         self.found.clear();
         self.takes.clear();
         self.own.clear();
+        self.names.clear();
     }
 
     /// The domain, if the book has it.
@@ -130,6 +135,13 @@ impl<'b> Plan<'b> {
             LimitOf::Rule(limit) => limit,
             LimitOf::Request(at) => &self.own[at],
         }
+    }
+
+    /// What envoyproxy/ratelimit calls a counter, but for the start of the window at its end: `domain_key_value_…_`. Only of fixed windows,
+    /// and only if the book was told to say ([`Book::with_reference_names`]).
+    pub fn reference_name(&self, take: &Planned<'b>) -> Option<&str> {
+        let (start, end) = take.name;
+        self.names.get(start..end).filter(|name| !name.is_empty())
     }
 
     /// Is it refused whatever the counters say?
@@ -229,6 +241,10 @@ impl<'b> Plan<'b> {
             None => rule.role(&key.bits().to_le_bytes()),
         };
         let lease = rule.lease_of(request.entries).map(|name| rule.place(name));
+        let name = match book.reference_names {
+            true => self.write_name(request, key, limit, Some(&rule.path)),
+            false => (0, 0),
+        };
         let take = Planned {
             key,
             tag: tag.map_or(key.tag(), |value| book.tag(value)),
@@ -237,6 +253,7 @@ impl<'b> Plan<'b> {
             rule: Some(rule),
             fresh: false,
             limit: LimitOf::Rule(limit),
+            name,
             cost: request.cost,
             lease,
         };
@@ -251,6 +268,10 @@ impl<'b> Plan<'b> {
         for entry in request.domain.walked(request.entries) {
             parts = parts.part(entry.key.as_bytes()).part(entry.value.as_bytes());
         }
+        let name = match book.reference_names {
+            true => self.write_name(request, parts.key(), &limit, None),
+            false => (0, 0),
+        };
         let first = request.domain.walked(request.entries).next();
         let take = Planned {
             key: parts.key(),
@@ -260,11 +281,46 @@ impl<'b> Plan<'b> {
             rule: None,
             fresh: false,
             limit: LimitOf::Request(self.own.len()),
+            name,
             cost: request.cost,
             lease: None,
         };
         self.own.push(limit);
         Fate::Counted(self.merge(take, request.adds))
+    }
+
+    /// Writes what the reference server calls a counter: all that the request says on the rule's path, but for what shares a counter, where
+    /// it is the rule's pattern. Gives where it stands. The window's length is no part of it: of several limits on one descriptor, which
+    /// the reference does not have, the first has the name.
+    fn write_name(
+        &mut self,
+        request: &Request<'_>,
+        key: Key,
+        limit: &Limit,
+        path: Option<&[PathEntry]>,
+    ) -> (usize, usize) {
+        let start = self.names.len();
+        if limit.algorithm() != Algorithm::FixedWindow {
+            return (start, start);
+        }
+        self.names.push_str(&request.domain.name);
+        self.names.push('_');
+        let depth = path.map_or(usize::MAX, <[PathEntry]>::len);
+        for (at, entry) in request.domain.walked(request.entries).take(depth).enumerate() {
+            let level = path.and_then(|path| path.get(at));
+            let shared = level.filter(|level| level.is_fixed()).and_then(|level| level.value.as_deref());
+            for part in [entry.key, shared.unwrap_or(entry.value)] {
+                self.names.push_str(part);
+                self.names.push('_');
+            }
+        }
+        let is_taken = |take: &Planned<'_>| {
+            take.key != key && self.names[take.name.0..take.name.1] == self.names[start..]
+        };
+        if self.takes.iter().any(is_taken) {
+            self.names.truncate(start);
+        }
+        (start, self.names.len())
     }
 
     /// Adds a take, or makes it part of one on the same counter. Gives its number.

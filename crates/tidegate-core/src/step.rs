@@ -183,9 +183,9 @@ pub(crate) fn ceiling(capacity: u32) -> u64 {
 
 /// What an ask did to a counter.
 #[derive(Clone, Copy, Default)]
-struct Applied {
-    units: i64,
-    forgiven: u64,
+pub(crate) struct Applied {
+    pub(crate) units: i64,
+    pub(crate) forgiven: u64,
 }
 
 impl Applied {
@@ -217,7 +217,7 @@ fn give_back<L: Law>(
 
 /// The numbers of a verdict, on a state after the decision.
 #[inline(always)]
-fn numbers<L: Law>(
+pub(crate) fn numbers<L: Law>(
     law: &L,
     state: &L::State<'_>,
     seen: L::Seen,

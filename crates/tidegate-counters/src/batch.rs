@@ -32,6 +32,8 @@ pub enum Mode {
     Local,
     /// By policy: the store could not answer.
     Degraded,
+    /// Not at all: another take of the same request was refused from memory, and nobody was asked about this one.
+    Unasked,
 }
 
 impl Mode {
@@ -43,6 +45,7 @@ impl Mode {
             Self::Capped => "capped",
             Self::Local => "local",
             Self::Degraded => "degraded",
+            Self::Unasked => "unasked",
         }
     }
 }
@@ -76,6 +79,8 @@ pub struct Batch<'a> {
     judged: usize,
     /// Requests that were not, and why.
     failures: Vec<(usize, Unavailable)>,
+    /// Are charges to be on the replicas too, before they count?
+    replicated: bool,
 }
 
 impl<'a> Batch<'a> {
@@ -96,6 +101,7 @@ impl<'a> Batch<'a> {
             admitted: self.admitted,
             judged: 0,
             failures: self.failures,
+            replicated: false,
         }
     }
 
@@ -105,6 +111,17 @@ impl<'a> Batch<'a> {
         self.ends.clear();
         self.judged = 0;
         self.failures.clear();
+        self.replicated = false;
+    }
+
+    /// What is charged counts only once the replicas of its server have it too; else the request fails. For stores that have replicas.
+    pub fn replicate(&mut self) {
+        self.replicated = true;
+    }
+
+    /// Has it to be on the replicas?
+    pub fn is_replicated(&self) -> bool {
+        self.replicated
     }
 
     /// Adds a request. Whoever takes requests from outside bounds how many takes they have: the sets of all are locked at the same time.

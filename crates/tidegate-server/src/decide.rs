@@ -3,7 +3,7 @@
 use tidegate_core::{
     Algorithm, Ask, Book, Fate, Found, Key, Limit, Micros, Plan, Planned, Query, Role, Tag, Verdict, told,
 };
-use tidegate_counters::{Answer, Batch, Counters, Memory, Take, Unavailable};
+use tidegate_counters::{Answer, Batch, Counters, Memory, Mode, Take, Unavailable};
 
 use crate::receipts::Charges;
 
@@ -225,7 +225,9 @@ impl<'d> Decision<'d> {
 
     /// Does any of a quota pass?
     pub(crate) fn quota_passes(&self) -> bool {
-        let passes = |take: usize| self.role(take) == Role::Quota && self.answers[take].verdict.admitted();
+        let passes = |take: usize| {
+            self.role(take) == Role::Quota && self.is_asked(take) && self.answers[take].verdict.admitted()
+        };
         (0..self.answers.len()).any(passes)
     }
 
@@ -240,6 +242,11 @@ impl<'d> Decision<'d> {
         matches!(self.asks, Asks::Planned) || self.role(take) != Role::Shadow
     }
 
+    /// Was a counter asked? Not beside another that was known to refuse the request.
+    pub fn is_asked(&self, take: usize) -> bool {
+        self.answers.get(take).is_some_and(|answer| answer.mode != Mode::Unasked)
+    }
+
     /// The take that speaks for a descriptor, if anything was counted for it.
     pub fn told_for(&self, descriptor: usize) -> Option<usize> {
         // A rule that always counts belongs to no descriptor; it is told with the first, so that somebody tells of it.
@@ -251,7 +258,7 @@ impl<'d> Decision<'d> {
     }
 
     fn told_of(&self, takes: impl Iterator<Item = usize> + Clone) -> Option<usize> {
-        let answered = takes.filter(|take| *take < self.answers.len());
+        let answered = takes.filter(|take| self.is_asked(*take));
         let roles = answered.clone().map(|take| (self.role(take), self.shown(take)));
         let at = told(roles)?;
         answered.clone().nth(at)

@@ -414,7 +414,7 @@ impl Core {
         let (node, metrics) = (&*self.node, &in_force.metrics);
         let tagged = node.store.wants_tags();
         for (at, (take, answer)) in decision.plan.takes().iter().zip(decision.answers).enumerate() {
-            if !decision.is_meant(at) {
+            if !decision.is_meant(at) || !decision.is_asked(at) {
                 continue;
             }
             let degraded = answer.mode == Mode::Degraded;

@@ -11,6 +11,7 @@ mod compare; // a book beside the judge
 mod agrees; // on every rule found and every counter asked
 mod corners; // do the random cases reach everything?
 mod recorded; // what is told of a walk
+mod kept; // where counters are kept
 mod ids; // different rules have different ids
 mod shares; // `enforce: N%`
 mod worked; // examples by hand, and disagreements of the past

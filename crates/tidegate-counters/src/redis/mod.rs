@@ -1,81 +1,203 @@
-//! Counters that a fleet shares, in Redis or Valkey.
+//! Counters that a fleet shares, in Redis or Valkey: each request is one step of a script there, all or nothing.
+//!
+//! Reading order: `scripts/` (the law, once more), `encode` (what it is asked), `lane` (how that goes out), `replay` (what its
+//! answer means), `flight` (requests whose counters are on several servers), `wires/` (connections, slots, redirects).
 
+mod denials; // who was refused a moment ago
+mod encode; // requests, packed for the script
+mod flight; // requests whose counters are on several servers
+mod keys; // what counters are called
+mod lane; // one thread's way to the store
+mod replay; // what an answer means
+mod script; // the scripts
 mod settings; // where the store is
 mod stats; // what operators are told
+mod wires; // connections, and which server answers for what
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use tidegate_core::{Key, Limit, Micros, Secret, Tag};
+use redis::Value;
+use tidegate_core::{Ask, Key, Limit, Micros, Role, Secret, Tag};
 
-use crate::{Batch, Counters, Inspection, Rehearsed, Unavailable};
+use crate::{Answer, Batch, Counters, Inspection, Mode, Rehearsed, Take, Unavailable};
+
+use denials::Denials;
+use flight::Judged;
+use lane::{Lane, garbled};
+use wires::{Call, Servers};
 
 pub use settings::{Address, Password, RedisSettings, StoreClock, StoreTls, Topology, UrlError};
 pub use stats::{RedisStats, STORE_TIMES_US, ServerStats, Times};
 
 /// A store in Redis or Valkey: what the threads of a node share about it.
 pub struct RedisStore {
-    settings: RedisSettings,
+    servers: Arc<Servers>,
+    denials: Denials,
+    in_flight: AtomicU64,
+    disagreements: AtomicU64,
 }
 
 /// One thread's hand on a store in Redis: its own connections. Needs a tokio runtime with a `LocalSet` on its thread.
 pub struct RedisCounters {
-    store: Arc<RedisStore>,
-    _stays: Rc<()>,
+    lane: Rc<Lane>,
 }
 
 impl RedisStore {
     /// A store; nothing is asked of it yet.
     pub fn new(settings: RedisSettings) -> Arc<Self> {
-        Arc::new(Self { settings })
+        let servers = Servers::new(settings);
+        let (in_flight, disagreements) = (AtomicU64::new(0), AtomicU64::new(0));
+        Arc::new(Self { servers, denials: Denials::default(), in_flight, disagreements })
     }
 
     /// A hand on it for the thread that calls.
     pub fn counters(self: &Arc<Self>) -> RedisCounters {
-        RedisCounters { store: self.clone(), _stays: Rc::default() }
+        RedisCounters { lane: Lane::new(self.clone()) }
     }
 
     /// Where it is, in words, without passwords.
     pub fn place(&self) -> String {
-        format!("{:?}", self.settings.topology)
+        let all =
+            |addresses: &[Address]| addresses.iter().map(Address::to_string).collect::<Vec<_>>().join(", ");
+        match &self.servers.settings().topology {
+            Topology::Standalone(address) => address.to_string(),
+            Topology::Sentinel { name, sentinels } => {
+                format!("`{name}`, which the sentinels {} know", all(sentinels))
+            }
+            Topology::Cluster(seeds) => format!("the cluster of {}", all(seeds)),
+        }
     }
 
     /// What happened so far.
     pub fn stats(&self) -> RedisStats {
-        RedisStats::default()
+        RedisStats {
+            remembered_denials: self.denials.hits(),
+            disagreements: self.disagreements.load(Ordering::Relaxed),
+            in_flight: self.in_flight.load(Ordering::Relaxed),
+            ..self.servers.stats()
+        }
+    }
+
+    fn count_in_flight(&self, waiting: i64) {
+        self.in_flight.fetch_add(waiting as u64, Ordering::Relaxed); // Wraps where it is less than none, which is what it should.
+    }
+
+    /// The law and the store's script have to decide alike. If they do not, nobody can say what was charged: it is no answer.
+    fn agrees(&self, by_law: bool, by_script: bool) -> Result<(), Unavailable> {
+        if by_law == by_script {
+            return Ok(());
+        }
+        self.disagreements.fetch_add(1, Ordering::Relaxed);
+        tracing::error!(
+            by_law,
+            by_script,
+            "a script of the store decided otherwise than the law: this is a bug"
+        );
+        Err(Unavailable { why: "a script of the store decided otherwise than the law".into() })
+    }
+
+    fn is_cluster(&self) -> bool {
+        matches!(self.servers.settings().topology, Topology::Cluster(_))
+    }
+
+    /// The slot of a take: where there is one server, it has all.
+    fn slot(&self, tag: Tag) -> u16 {
+        if self.is_cluster() { keys::slot(tag) } else { 0 }
     }
 }
 
 impl RedisCounters {
     /// The secret of the fleet: the one that is in the store, or, if there is none, the one that is offered, from now on.
     pub async fn agree_on_secret(&self, offered: Secret) -> Result<Secret, Unavailable> {
-        let _ = offered;
-        Err(self.store.nothing())
+        let lane = &self.lane;
+        let name = format!("{}:secret", lane.store.servers.settings().prefix);
+        let slot = if lane.store.is_cluster() { keys::slot_of(name.as_bytes()) } else { 0 };
+        let until = lane.deadline();
+        // Not `SET … NX GET`: that is an error before Redis 7.
+        let mut offer = redis::cmd("SET");
+        offer.arg(&name).arg(&offered.bytes()).arg("NX");
+        lane.wires.command(slot, &offer, "secret", until).await?;
+        let mut read = redis::cmd("GET");
+        read.arg(&name);
+        match lane.wires.command(slot, &read, "secret", until).await? {
+            Value::BulkString(bytes) => {
+                let bytes: [u8; 16] = bytes.try_into().map_err(|_| Unavailable {
+                    why: format!("`{name}` in the store is not 16 bytes: it is no secret of ours"),
+                })?;
+                Ok(Secret::new(bytes))
+            }
+            _ => Err(garbled()),
+        }
     }
-}
 
-impl RedisCounters {
     /// The same as [`Counters::rehearse`]. Tells besides what each take found and would leave, in the order of requests and takes.
     pub async fn rehearse_seen(
         &self,
-        _batch: &mut Batch<'_>,
-        _now: Micros,
+        batch: &mut Batch<'_>,
+        now: Micros,
     ) -> Result<Vec<Rehearsed>, Unavailable> {
-        Err(self.store.nothing())
+        let mut seen = Vec::new();
+        let mut all = Vec::with_capacity(batch.len());
+        for request in 0..batch.len() {
+            let takes = batch.takes(request);
+            let mut answers = vec![BLANK; takes.len()];
+            let (states, now) = self.read(takes, now).await?;
+            let states: Vec<&[u8]> = states.iter().map(Vec::as_slice).collect();
+            let admitted = replay::rehearse(takes, &states, now, &mut answers, &mut seen)?;
+            all.push(Judged { admitted, answers });
+        }
+        flight::write(batch, all.into_iter().map(Ok));
+        Ok(seen)
+    }
+
+    /// The portable states of the counters of some takes, and the time.
+    async fn read(&self, takes: &[Take<'_>], now: Micros) -> Result<(Vec<Vec<u8>>, Micros), Unavailable> {
+        let (lane, mut states) = (&self.lane, vec![Vec::new(); takes.len()]);
+        let (until, mut time) = (lane.deadline(), now);
+        let mut slots: Vec<u16> = takes.iter().map(|take| lane.store.slot(take.tag)).collect();
+        slots.sort_unstable();
+        slots.dedup(); // None for a request that asks nothing.
+        for slot in slots {
+            let here: Vec<usize> =
+                (0..takes.len()).filter(|at| lane.store.slot(takes[*at].tag) == slot).collect();
+            let prefix = &lane.store.servers.settings().prefix;
+            let names = here.iter().map(|at| keys::name(prefix, takes[*at].tag, takes[*at].key)).collect();
+            let argument = lane.told_time(now).to_le_bytes()[..7].to_vec();
+            let call = Call { script: script::look(), op: "look", keys: names, argument };
+            let Value::Array(values) = lane.wires.call(slot, &call, until).await? else {
+                return Err(garbled());
+            };
+            let mut values = values.into_iter();
+            let Some(Value::Int(store_now)) = values.next() else { return Err(garbled()) };
+            time = Micros::new(u64::try_from(store_now).map_err(|_| garbled())?);
+            for (at, value) in here.into_iter().zip(values) {
+                let Value::BulkString(bytes) = value else { return Err(garbled()) };
+                states[at] = bytes;
+            }
+        }
+        Ok((states, time))
     }
 }
 
-impl RedisStore {
-    fn nothing(&self) -> Unavailable {
-        Unavailable { why: "no store is asked yet".into() }
-    }
-}
+const BLANK: Answer = Answer { verdict: tidegate_core::Verdict::BLANK, mode: Mode::Degraded };
 
 impl Counters for RedisCounters {
-    async fn take(&self, batch: &mut Batch<'_>, _now: Micros) {
-        for request in 0..batch.len() {
-            batch.fail(request, self.store.nothing());
+    async fn take(&self, batch: &mut Batch<'_>, now: Micros) {
+        let replicated = batch.is_replicated();
+        // All are asked before any answer is waited for, so that they go out together.
+        let asked: Vec<_> = (0..batch.len())
+            .map(|request| flight::ask(&self.lane, batch.takes(request), replicated, now))
+            .collect();
+        let mut judged = Vec::with_capacity(asked.len());
+        for (request, asked) in asked.into_iter().enumerate() {
+            judged.push(match asked {
+                Ok(asked) => asked.judged(&self.lane, batch.takes(request), now).await,
+                Err(why) => Err(why),
+            });
         }
+        flight::write(batch, judged);
     }
 
     async fn rehearse(&self, batch: &mut Batch<'_>, now: Micros) {
@@ -86,15 +208,24 @@ impl Counters for RedisCounters {
 
     async fn inspect(
         &self,
-        _key: Key,
-        _tag: Tag,
-        _limit: &Limit,
-        _now: Micros,
+        key: Key,
+        tag: Tag,
+        limit: &Limit,
+        now: Micros,
     ) -> Result<Inspection, Unavailable> {
-        Err(self.store.nothing())
+        let take = Take { key, tag, limit, ask: Ask::Peek, role: Role::Shadow };
+        let (states, now) = self.read(&[take], now).await?;
+        replay::inspect(limit, &states[0], now)
     }
 
-    async fn reset(&self, _key: Key, _tag: Tag) -> Result<bool, Unavailable> {
-        Err(self.store.nothing())
+    async fn reset(&self, key: Key, tag: Tag) -> Result<bool, Unavailable> {
+        let store = &self.lane.store;
+        store.denials.forget(key);
+        let mut delete = redis::cmd("DEL");
+        delete.arg(keys::name(&store.servers.settings().prefix, tag, key));
+        match self.lane.wires.command(store.slot(tag), &delete, "reset", self.lane.deadline()).await? {
+            Value::Int(deleted) => Ok(deleted > 0),
+            _ => Err(garbled()),
+        }
     }
 }

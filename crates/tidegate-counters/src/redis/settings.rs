@@ -104,7 +104,8 @@ pub enum StoreClock {
 /// Why a URL does not name a store.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "{what}; write redis://host:6379, redis+cluster://a:6379,b:6379, redis+sentinel://a:26379,b:26379/name or unix:///path, with rediss for TLS"
+    "{what}; write redis://host:6379, redis+cluster://a:6379,b:6379, redis+sentinel://a:26379,b:26379/name or unix:///path, \
+     with rediss for TLS"
 )]
 pub struct UrlError {
     /// What is wrong with it.
@@ -113,9 +114,12 @@ pub struct UrlError {
 
 impl RedisSettings {
     /// The settings that a URL says, the rest by default.
+    ///
+    /// `redis://[user:password@]host[:6379][/database]`, the same with `+cluster` and `+sentinel` for several hosts (of a sentinel the
+    /// path is `/name[/database]`), and `unix:///path[?db=1]`. With `rediss` it is encrypted; `valkey` means the same as `redis`. What
+    /// stands in a user, password, name or path may be percent-encoded, and has to be where it has a meaning in URLs.
     pub fn of_url(url: &str) -> Result<Self, UrlError> {
-        let _ = url;
-        Err(UrlError { what: "not read yet".into() })
+        read(url).map_err(|what| UrlError { what })
     }
 
     /// The servers, the rest by default.
@@ -134,3 +138,222 @@ impl RedisSettings {
         }
     }
 }
+
+/// How many hosts a URL may name. Servers tell the rest of a cluster themselves.
+const HOSTS_MAX: usize = 64;
+const PORT: u16 = 6_379;
+const SENTINEL_PORT: u16 = 26_379;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Standalone,
+    Cluster,
+    Sentinel,
+    Unix,
+}
+
+/// What a scheme means, and whether it is encrypted.
+fn kind(scheme: &str) -> Option<(Kind, bool)> {
+    let (product, kind) = match scheme.split_once('+') {
+        None if scheme == "unix" => return Some((Kind::Unix, false)),
+        None => (scheme, Kind::Standalone),
+        Some((product, "cluster")) => (product, Kind::Cluster),
+        Some((product, "sentinel")) => (product, Kind::Sentinel),
+        Some((product, "unix")) => (product, Kind::Unix),
+        Some(_) => return None,
+    };
+    match product {
+        "redis" | "valkey" => Some((kind, false)),
+        "rediss" | "valkeys" if kind != Kind::Unix => Some((kind, true)),
+        _ => None,
+    }
+}
+
+/// Reads a URL. What is said to be wrong repeats no part of it but the scheme: where somebody forgot a sign, a password may stand anywhere.
+fn read(url: &str) -> Result<RedisSettings, String> {
+    let (scheme, rest) = url.trim().split_once("://").ok_or("the store's URL has no `://`")?;
+    let (kind, encrypted) = kind(scheme).ok_or_else(|| {
+        let plain = |byte: u8| byte.is_ascii_lowercase() || byte == b'+';
+        match scheme.len() <= 20 && scheme.bytes().all(plain) {
+            true => format!("the store's URL begins with `{scheme}`, which is none of its kinds"),
+            false => "the store's URL begins with none of its kinds".to_owned(),
+        }
+    })?;
+    let authority_end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, rest) = rest.split_at(authority_end);
+    if kind != Kind::Unix && rest.contains('@') {
+        return Err("before the `@` of the store's URL stands a `/`, `?` or `#`; in a user or password write them as %2F, %3F, %23"
+            .into());
+    }
+    let (login, hosts) =
+        authority.rsplit_once('@').map_or((None, authority), |(login, hosts)| (Some(login), hosts));
+    let (path, query) = rest.split_once('?').map_or((rest, None), |(path, query)| (path, Some(query)));
+    if path.contains('#') || query.is_some_and(|query| query.contains('#')) {
+        return Err("the store's URL has a `#`; in a path or name write it as %23".into());
+    }
+    let mut settings = match kind {
+        Kind::Unix => at_socket(hosts, path, query)?,
+        _ if query.is_some() => {
+            return Err("the store's URL has a `?`, which only unix:///path?db=1 may have".into());
+        }
+        _ => on_hosts(kind, hosts, path)?,
+    };
+    if let Some(login) = login {
+        let (user, password) = login.split_once(':').unwrap_or((login, ""));
+        let user = decoded_text(user, "the user")?;
+        let password = decoded_text(password, "the password")?;
+        settings.user = (!user.is_empty()).then_some(user);
+        settings.password = (!password.is_empty()).then_some(Password::Text(password));
+    }
+    settings.tls = encrypted.then(StoreTls::default);
+    Ok(settings)
+}
+
+fn at_socket(hosts: &str, path: &str, query: Option<&str>) -> Result<RedisSettings, String> {
+    use std::os::unix::ffi::OsStringExt as _;
+
+    if !hosts.is_empty() {
+        return Err("a socket's path begins with `/`: there are three of them in unix:///path".into());
+    }
+    let path = decoded(path, "the path")?;
+    if path.len() < 2 || path.contains(&0) {
+        return Err("the store's URL names no socket".into());
+    }
+    let socket = PathBuf::from(std::ffi::OsString::from_vec(path));
+    let mut settings = RedisSettings::new(Topology::Standalone(Address::Unix(socket)));
+    for pair in query.into_iter().flat_map(|query| query.split('&')) {
+        match pair.split_once('=') {
+            Some(("db", number)) => settings.database = database(number)?,
+            _ => return Err("after the `?` of the store's URL only `db=` and a number may stand".into()),
+        }
+    }
+    Ok(settings)
+}
+
+fn on_hosts(kind: Kind, hosts: &str, path: &str) -> Result<RedisSettings, String> {
+    let port = if kind == Kind::Sentinel { SENTINEL_PORT } else { PORT };
+    let mut addresses: Vec<Address> = Vec::new();
+    for (at, text) in hosts.split(',').enumerate() {
+        if at == HOSTS_MAX {
+            return Err(format!(
+                "the store's URL names more than {HOSTS_MAX} hosts; a few are enough, they tell of the others"
+            ));
+        }
+        let address = host(text, port).map_err(|what| match hosts.contains(',') {
+            true => format!("host {} of the store's URL {what}", at + 1),
+            false => format!("the host of the store's URL {what}"),
+        })?;
+        if !addresses.contains(&address) {
+            addresses.push(address);
+        }
+    }
+    let mut path = path.strip_prefix('/').unwrap_or(path);
+    let topology = match kind {
+        Kind::Standalone | Kind::Unix => {
+            if addresses.len() > 1 {
+                return Err(
+                    "redis:// names one host; several are a redis+cluster:// or redis+sentinel://".into()
+                );
+            }
+            Topology::Standalone(addresses.remove(0))
+        }
+        Kind::Cluster => Topology::Cluster(addresses),
+        Kind::Sentinel => {
+            let (name, rest) = path.split_once('/').unwrap_or((path, ""));
+            path = rest;
+            let name = decoded_text(name, "the name")?;
+            if name.is_empty() {
+                return Err(
+                    "behind the sentinels of the store's URL there is no name of what they watch".into()
+                );
+            }
+            Topology::Sentinel { name, sentinels: addresses }
+        }
+    };
+    let mut settings = RedisSettings::new(topology);
+    if !path.is_empty() {
+        settings.database = database(path)?;
+    }
+    if kind == Kind::Cluster && settings.database != 0 {
+        return Err("a cluster has only database 0; leave the number away".into());
+    }
+    Ok(settings)
+}
+
+/// A host, and its port unless it is the usual one.
+fn host(text: &str, usual_port: u16) -> Result<Address, &'static str> {
+    let (host, port) = match text.strip_prefix('[') {
+        Some(text) => {
+            let (host, port) = text.split_once(']').ok_or("has a `[` and no `]`")?;
+            let host: std::net::Ipv6Addr =
+                host.parse().map_err(|_| "has no IPv6 address between its brackets")?;
+            let port = match port {
+                "" => None,
+                port => Some(
+                    port.strip_prefix(':').ok_or("has something else than `:` and a port behind its `]`")?,
+                ),
+            };
+            (host.to_string(), port)
+        }
+        None => {
+            let (host, port) = text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port)));
+            let known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+            if host.is_empty() {
+                return Err("has no name");
+            }
+            if !host.bytes().all(known) || host.len() > 253 {
+                return Err("has a name that no host can have; IPv6 addresses stand in brackets");
+            }
+            (host.to_owned(), port)
+        }
+    };
+    let wrong =
+        "has a port that is no number from 1 to 65535; if it is a password, `@` and the host are missing";
+    let port = match port {
+        None => usual_port,
+        Some(port) if port.bytes().all(|byte| byte.is_ascii_digit()) => port.parse().map_err(|_| wrong)?,
+        Some(_) => return Err(wrong),
+    };
+    if port == 0 { Err(wrong) } else { Ok(Address::Tcp(host, port)) }
+}
+
+fn database(text: &str) -> Result<u32, String> {
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let number = digits.then(|| text.parse().ok()).flatten();
+    number.ok_or_else(|| "the database of the store's URL is no number".to_owned())
+}
+
+fn decoded_text(text: &str, what: &str) -> Result<String, String> {
+    String::from_utf8(decoded(text, what)?)
+        .map_err(|_| format!("{what} in the store's URL is no UTF-8 once it is decoded"))
+}
+
+/// What a percent-encoded text means.
+fn decoded(text: &str, what: &str) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let byte = match (first, after) {
+            (b'%', [high, low, after @ ..]) => {
+                rest = after;
+                digit(*high).zip(digit(*low)).map(|(high, low)| high << 4 | low)
+            }
+            (b'%', _) => None,
+            _ => {
+                rest = after;
+                Some(*first)
+            }
+        };
+        bytes.push(byte.ok_or_else(|| {
+            format!("{what} in the store's URL has a `%` without two hexadecimal digits; a plain `%` is written %25")
+        })?);
+    }
+    Ok(bytes)
+}
+
+fn digit(byte: u8) -> Option<u8> {
+    char::from(byte).to_digit(16).map(|digit| digit as u8)
+}
+
+#[cfg(test)]
+mod tests;

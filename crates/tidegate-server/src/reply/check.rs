@@ -1,7 +1,5 @@
 //! The result of one check, as JSON.
 
-use tidegate_counters::Mode;
-
 use super::text::{Put, put_or_null, put_quoted};
 use super::told::Told;
 
@@ -37,13 +35,7 @@ pub fn write(told: &Told<'_>, out: &mut Vec<u8>) {
 fn put_mode(told: &Told<'_>, out: &mut Vec<u8>) {
     let Some(mode) = told.mode() else { return out.put(r#","mode":null,"bound":null"#) };
     out.put(r#","mode":""#);
-    out.put(match mode {
-        Mode::Exact => "exact",
-        Mode::Leased => "leased",
-        Mode::Capped => "capped",
-        Mode::Local => "local",
-        Mode::Degraded => "degraded",
-    });
+    out.put(mode.name());
     match told.bound() {
         Some(bound) => {
             out.put(r#"","bound":{"over":"#);

@@ -1,0 +1,256 @@
+//! One request, from its takes to its answers. Mostly its counters are in one slot, and it is one step there. Where they are in several,
+//! each slot is asked for its part at the same time; if one refuses, what the others charged is given back, by its receipt.
+
+use std::rc::Rc;
+
+use tidegate_core::{Ask, Key, Limit, Micros, Role, Tag, admits};
+use tokio::sync::oneshot;
+
+use super::encode::stays;
+use super::lane::{Lane, Pending};
+use super::{BLANK, replay};
+use crate::{Answer, Batch, Take, Unavailable};
+
+/// What a request came to.
+#[derive(Debug)]
+pub(super) struct Judged {
+    pub(super) admitted: bool,
+    pub(super) answers: Vec<Answer>,
+}
+
+/// A request that the store was asked about.
+pub(super) enum Asked {
+    /// Not at all: it asks nothing, or it was refused a moment ago.
+    Known(Judged),
+    /// In one slot, where it is judged in one piece.
+    Whole(Pending),
+    /// In several. What is left to do goes on if nobody waits for it any more.
+    Parts(oneshot::Receiver<Result<Judged, Unavailable>>),
+}
+
+/// Writes what requests came to into their batch.
+pub(super) fn write(batch: &mut Batch<'_>, judged: impl IntoIterator<Item = Result<Judged, Unavailable>>) {
+    let (mut judged, mut failed) = (judged.into_iter(), Vec::new());
+    let mut number = 0;
+    batch.judge(|_, _, answers| {
+        let request = number;
+        number += 1;
+        match judged.next() {
+            Some(Ok(judged)) => {
+                answers.copy_from_slice(&judged.answers);
+                judged.admitted
+            }
+            Some(Err(why)) => {
+                answers.fill(BLANK);
+                failed.push((request, why));
+                false
+            }
+            None => false,
+        }
+    });
+    failed.into_iter().for_each(|(request, why)| batch.fail(request, why));
+}
+
+/// Asks the store about a request.
+pub(super) fn ask(
+    lane: &Rc<Lane>,
+    takes: &[Take<'_>],
+    replicated: bool,
+    now: Micros,
+) -> Result<Asked, Unavailable> {
+    let Some(first) = takes.first() else {
+        return Ok(Asked::Known(Judged { admitted: true, answers: Vec::new() }));
+    };
+    if lane.remembers()
+        && let Some(answers) = lane.store.denials.refuse(takes, now)
+    {
+        return Ok(Asked::Known(Judged { admitted: false, answers }));
+    }
+    let slot = lane.store.slot(first.tag);
+    if takes.iter().all(|take| lane.store.slot(take.tag) == slot) {
+        return Ok(Asked::Whole(lane.ask((slot, replicated), takes, now)?));
+    }
+    let (sender, judged) = oneshot::channel();
+    let parts = Part::of(lane, takes);
+    let mut asked = Vec::with_capacity(parts.len());
+    for part in &parts {
+        asked.push(lane.ask((part.slot, replicated), &part.takes(), now));
+    }
+    let lane = lane.clone();
+    tokio::task::spawn_local(async move {
+        let judged = fly(&lane, parts, asked, now).await;
+        let _ = sender.send(judged);
+    });
+    Ok(Asked::Parts(judged))
+}
+
+impl Asked {
+    /// Waits for the answer, and works out what it means.
+    pub(super) async fn judged(
+        self,
+        lane: &Rc<Lane>,
+        takes: &[Take<'_>],
+        now: Micros,
+    ) -> Result<Judged, Unavailable> {
+        match self {
+            Self::Known(judged) => Ok(judged),
+            Self::Whole(pending) => {
+                let reply = pending.await.map_err(|_| gone())??;
+                lane.heard(reply.now, now);
+                let mut answers = vec![BLANK; takes.len()];
+                let told = reply.told(takes)?;
+                let admitted = replay::judge(takes, &told, reply.now, &mut answers)?;
+                lane.store.agrees(admitted, reply.admitted)?;
+                lane.store.denials.learn(takes, &answers, now);
+                Ok(Judged { admitted: reply.admitted, answers })
+            }
+            Self::Parts(judged) => {
+                let judged = judged.await.map_err(|_| gone())??;
+                lane.store.denials.learn(takes, &judged.answers, now);
+                Ok(judged)
+            }
+        }
+    }
+}
+
+fn gone() -> Unavailable {
+    Unavailable { why: "the thread that asked the store has ended".into() }
+}
+
+/// The takes of a request that are in one slot, with limits of their own: they may outlive whoever asked.
+struct Part {
+    slot: u16,
+    takes: Vec<OwnTake>,
+}
+
+struct OwnTake {
+    /// Its place in the request.
+    at: usize,
+    key: Key,
+    tag: Tag,
+    limit: Limit,
+    ask: Ask,
+    role: Role,
+}
+
+impl Part {
+    fn of(lane: &Lane, takes: &[Take<'_>]) -> Vec<Self> {
+        let mut parts: Vec<Self> = Vec::new();
+        for (at, take) in takes.iter().enumerate() {
+            let slot = lane.store.slot(take.tag);
+            let own = OwnTake {
+                at,
+                key: take.key,
+                tag: take.tag,
+                limit: take.limit.clone(),
+                ask: returnable(lane, take),
+                role: take.role,
+            };
+            match parts.iter_mut().find(|part| part.slot == slot) {
+                Some(part) => part.takes.push(own),
+                None => parts.push(Self { slot, takes: vec![own] }),
+            }
+        }
+        parts
+    }
+
+    /// As its slot is asked: of a quota any may pass, elsewhere, so here none decides; those that pass are charged.
+    fn takes(&self) -> Vec<Take<'_>> {
+        let mut takes = Vec::with_capacity(self.takes.len());
+        for own in &self.takes {
+            let role = if own.role == Role::Quota { Role::Shadow } else { own.role };
+            takes.push(Take { key: own.key, tag: own.tag, limit: &own.limit, ask: own.ask, role });
+        }
+        takes
+    }
+}
+
+/// What a take asks, if it may have to be given back: places without an id get one that nobody else has.
+fn returnable(lane: &Lane, take: &Take<'_>) -> Ask {
+    match take.ask {
+        Ask::Charge { cost } | Ask::Acquire { id: Ask::ANONYMOUS, cost } if take.limit.holds() => {
+            Ask::Acquire { id: lane.fresh_id(), cost }
+        }
+        ask => ask,
+    }
+}
+
+/// Waits for all parts, decides, and gives back what was charged for nothing.
+async fn fly(
+    lane: &Rc<Lane>,
+    parts: Vec<Part>,
+    asked: Vec<Result<Pending, Unavailable>>,
+    now: Micros,
+) -> Result<Judged, Unavailable> {
+    let count = parts.iter().map(|part| part.takes.len()).sum();
+    let mut judged = Judged { admitted: true, answers: vec![BLANK; count] };
+    let mut roles = vec![(Role::Enforce, true); count];
+    let (mut replies, mut failure) = (Vec::with_capacity(parts.len()), None);
+    for (part, pending) in parts.iter().zip(asked) {
+        let reply = match pending {
+            Ok(pending) => pending.await.map_err(|_| gone()).and_then(|reply| reply),
+            Err(why) => Err(why),
+        };
+        let answered = reply.and_then(|reply| {
+            let takes = part.takes();
+            let mut answers = vec![BLANK; takes.len()];
+            let told = reply.told(&takes)?;
+            let admitted = replay::judge(&takes, &told, reply.now, &mut answers)?;
+            lane.store.agrees(admitted, reply.admitted)?;
+            lane.heard(reply.now, now);
+            Ok((reply, answers))
+        });
+        match answered {
+            Ok((reply, answers)) => {
+                for (own, answer) in part.takes.iter().zip(answers) {
+                    judged.answers[own.at] = answer;
+                    roles[own.at] = (own.role, answer.verdict.admitted());
+                }
+                replies.push(Some(reply));
+            }
+            Err(why) => {
+                failure = failure.or(Some(why));
+                replies.push(None);
+            }
+        }
+    }
+    judged.admitted = admits(roles);
+    match failure {
+        // What was charged stays: by the rules' policy it may be admitted, and then it has been.
+        Some(why) if judged.admitted => return Err(why),
+        _ if judged.admitted => return Ok(judged),
+        _ => {}
+    }
+    for (part, reply) in parts.iter().zip(replies) {
+        let Some(reply) = reply.filter(|reply| reply.admitted) else { continue };
+        let takes = part.takes();
+        let charged: Vec<Answer> = part.takes.iter().map(|own| judged.answers[own.at]).collect();
+        give_back(lane, part, &charged, now);
+        let mut shown = charged;
+        replay::show(&takes, &reply.told(&takes)?, reply.now, &mut shown)?;
+        for (own, answer) in part.takes.iter().zip(shown) {
+            judged.answers[own.at] = answer;
+        }
+    }
+    Ok(judged)
+}
+
+/// Gives back what a part charged for a request that another part refused.
+fn give_back(lane: &Rc<Lane>, part: &Part, charged: &[Answer], now: Micros) {
+    let back = part.takes.iter().zip(charged).filter_map(|(own, answer)| {
+        let receipt = answer.verdict.receipt().filter(|_| !stays(&own.ask, &own.limit))?;
+        let ask = match own.ask {
+            Ask::Acquire { id, .. } if own.limit.holds() => Ask::Release { id },
+            _ => Ask::Refund { units: receipt.units, receipt: Some(receipt) },
+        };
+        Some(Take { key: own.key, tag: own.tag, limit: &own.limit, ask, role: Role::Shadow })
+    });
+    let back: Vec<Take<'_>> = back.collect();
+    if back.is_empty() {
+        return;
+    }
+    // Nobody waits for it. Is it lost on the way, the units stay charged until they leave the window: too few are admitted, never too many.
+    if let Err(why) = lane.ask((part.slot, false), &back, now) {
+        tracing::debug!(%why, "units could not be given back");
+    }
+}

@@ -1,0 +1,302 @@
+//! One thread's way to the store: what its requests ask within one turn of the event loop goes out together, several requests in one call
+//! where they are for the same slot. Nobody waits for a fuller call.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher as _, RandomState};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use redis::Value;
+use tidegate_core::{Key, Micros, Numbers};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::encode::Laws;
+use super::replay::{self, Told};
+use super::wires::{Call, CallFailed, Wires};
+use super::{RedisStore, StoreClock, encode, keys, script};
+use crate::{Take, Unavailable};
+
+/// What a value begins with: until when it is kept.
+const KEPT_BYTES: usize = 4;
+
+/// How many counters a call may ask, unless one request needs more. Beyond that the store gains nothing, and others wait for it.
+const CALL_KEYS: usize = 64;
+
+/// One thread's way to the store.
+pub(super) struct Lane {
+    pub(super) store: Arc<RedisStore>,
+    pub(super) wires: Rc<Wires>,
+    /// For charges that have to be on the replicas: whoever waits for those stops its connection.
+    replicated_wires: OnceCell<Rc<Wires>>,
+    /// What was asked in this turn, by where it goes.
+    parcels: RefCell<HashMap<Way, Parcel>>,
+    /// Ways on which a call waits for replicas. What is asked there meanwhile goes out together, once it has its answer.
+    busy: RefCell<HashSet<Way>>,
+    /// Is the end of this turn waited for?
+    scheduled: Cell<bool>,
+    /// Requests that wait for an answer.
+    in_flight: Cell<usize>,
+    /// By how much the store's clock is ahead of the node's, as far as known.
+    ahead_us: Cell<i64>,
+    ids: RandomState,
+    next_id: Cell<u64>,
+}
+
+/// Where a call goes: to a slot, and whether it has to be on the replicas too.
+type Way = (u16, bool);
+
+/// A call in the making.
+#[derive(Default)]
+struct Parcel {
+    names: Vec<Vec<u8>>,
+    numbers: HashMap<Key, u16>,
+    argument: Vec<u8>,
+    /// The time that it tells, if it tells one.
+    told: u64,
+    laws: Laws,
+    /// How many takes each request has, and who waits for its answer.
+    waiting: Vec<(usize, oneshot::Sender<Result<PartReply, Unavailable>>)>,
+}
+
+/// What the store said to the takes of a request that are in one slot.
+#[derive(Debug)]
+pub(super) struct PartReply {
+    /// The time by which was judged.
+    pub(super) now: Micros,
+    /// Was it admitted?
+    pub(super) admitted: bool,
+    values: Vec<Value>,
+}
+
+/// An answer that is on its way.
+pub(super) type Pending = oneshot::Receiver<Result<PartReply, Unavailable>>;
+
+impl PartReply {
+    /// What the store said of each take.
+    pub(super) fn told(&self, takes: &[Take<'_>]) -> Result<Vec<Told<'_>>, Unavailable> {
+        let mut all = Vec::with_capacity(takes.len());
+        for (value, take) in self.values.iter().zip(takes) {
+            let Value::BulkString(bytes) = value else { return Err(garbled()) };
+            all.push(match take.limit.numbers() {
+                Numbers::Log { .. } | Numbers::Places { .. } => {
+                    Told::List(replay::list(bytes).ok_or_else(garbled)?)
+                }
+                _ => Told::State(bytes.get(KEPT_BYTES..).unwrap_or_default()),
+            });
+        }
+        if all.len() == takes.len() { Ok(all) } else { Err(garbled()) }
+    }
+}
+
+pub(super) fn garbled() -> Unavailable {
+    Unavailable { why: "the store answered something else than the script does".into() }
+}
+
+impl From<CallFailed> for Unavailable {
+    fn from(failed: CallFailed) -> Self {
+        match failed {
+            CallFailed::NotDone(why) => Self { why },
+            CallFailed::Unknown(why) => Self { why: format!("{why}; whether it was charged is not known") },
+        }
+    }
+}
+
+impl Lane {
+    pub(super) fn new(store: Arc<RedisStore>) -> Rc<Self> {
+        let wires = Wires::new(store.servers.clone());
+        Rc::new(Self {
+            store,
+            wires,
+            replicated_wires: OnceCell::new(),
+            busy: RefCell::default(),
+            parcels: RefCell::default(),
+            scheduled: Cell::new(false),
+            in_flight: Cell::new(0),
+            ahead_us: Cell::new(0),
+            ids: RandomState::new(),
+            next_id: Cell::new(0),
+        })
+    }
+
+    /// An id that nobody else has.
+    pub(super) fn fresh_id(&self) -> u64 {
+        let next = self.next_id.get();
+        self.next_id.set(next.wrapping_add(1));
+        self.ids.hash_one(next).max(1) // Zero is nobody's.
+    }
+
+    /// Until when an operation that starts now may take.
+    pub(super) fn deadline(&self) -> Instant {
+        Instant::now() + self.store.servers.settings().timeout
+    }
+
+    /// The time that a script is told, and one more; zero where the store's own counts.
+    pub(super) fn told_time(&self, now: Micros) -> u64 {
+        match self.store.servers.settings().clock {
+            StoreClock::Store => 0,
+            StoreClock::Caller => now.get() + 1,
+        }
+    }
+
+    /// Are denials remembered? Not where callers set the clock.
+    pub(super) fn remembers(&self) -> bool {
+        self.store.servers.settings().clock == StoreClock::Store
+    }
+
+    /// Asks for some takes of a request, all in one slot; they are judged in one piece, at the end of this turn.
+    pub(super) fn ask(
+        self: &Rc<Self>,
+        way: Way,
+        takes: &[Take<'_>],
+        now: Micros,
+    ) -> Result<Pending, Unavailable> {
+        let settings = self.store.servers.settings();
+        if self.in_flight.get() >= settings.in_flight_max {
+            let why = format!(
+                "{} requests wait for the store already, as many as store.in_flight allows",
+                settings.in_flight_max
+            );
+            return Err(Unavailable { why });
+        }
+        let mut parcels = self.parcels.borrow_mut();
+        let parcel = parcels.entry(way).or_default();
+        let told = self.told_time(now);
+        let is_full = !parcel.names.is_empty() && parcel.names.len() + takes.len() > CALL_KEYS;
+        if is_full || parcel.told != told {
+            self.send(way, std::mem::take(parcel));
+        }
+        if parcel.argument.is_empty() {
+            parcel.told = told;
+            encode::start(told, &mut parcel.argument);
+        }
+        let around = Micros::new(now.get().saturating_add_signed(self.ahead_us.get()));
+        parcel.add(takes, &settings.prefix, around);
+        let (sender, pending) = oneshot::channel();
+        parcel.waiting.push((takes.len(), sender));
+        self.count(1);
+        if !self.scheduled.replace(true) {
+            let lane = self.clone();
+            tokio::task::spawn_local(async move { lane.send_all() });
+        }
+        Ok(pending)
+    }
+
+    fn count(&self, waiting: isize) {
+        self.in_flight.set(self.in_flight.get().saturating_add_signed(waiting));
+        self.store.count_in_flight(waiting as i64);
+    }
+
+    /// The turn has ended: what was asked goes out.
+    fn send_all(self: &Rc<Self>) {
+        self.scheduled.set(false);
+        let mut parcels = std::mem::take(&mut *self.parcels.borrow_mut());
+        let busy = self.busy.borrow();
+        let waits = |way: &Way| busy.contains(way);
+        *self.parcels.borrow_mut() = parcels.extract_if(|way, _| waits(way)).collect();
+        drop(busy);
+        for (way, parcel) in parcels {
+            self.send(way, parcel);
+        }
+    }
+
+    fn send(self: &Rc<Self>, way: Way, mut parcel: Parcel) {
+        if parcel.waiting.is_empty() {
+            return;
+        }
+        let (slot, replicated) = way;
+        encode::finish(parcel.waiting.len() as u16, &mut parcel.argument);
+        let script = script::take(parcel.laws);
+        let call = Call { script, op: "take", keys: parcel.names, argument: parcel.argument };
+        let (lane, until) = (self.clone(), self.deadline());
+        if replicated {
+            self.busy.borrow_mut().insert(way);
+        }
+        tokio::task::spawn_local(async move {
+            let answer = match replicated {
+                false => lane.wires.call(slot, &call, until).await,
+                true => lane.replicated_wires().call_replicated(slot, &call, until).await,
+            };
+            lane.count(-(parcel.waiting.len() as isize));
+            lane.deliver(answer.map_err(Unavailable::from), parcel.waiting);
+            if replicated {
+                lane.busy.borrow_mut().remove(&way);
+                let next = lane.parcels.borrow_mut().remove(&way);
+                lane.send(way, next.unwrap_or_default());
+            }
+        });
+    }
+
+    fn replicated_wires(&self) -> &Rc<Wires> {
+        self.replicated_wires.get_or_init(|| Wires::new(self.store.servers.clone()))
+    }
+
+    /// Gives everybody who waits for a call their part of its answer. Who has gone, misses it.
+    fn deliver(
+        &self,
+        answer: Result<Value, Unavailable>,
+        waiting: Vec<(usize, oneshot::Sender<Result<PartReply, Unavailable>>)>,
+    ) {
+        let parts = answer
+            .and_then(|answer| parts(answer, &waiting.iter().map(|(takes, _)| *takes).collect::<Vec<_>>()));
+        match parts {
+            Ok(parts) => {
+                for ((_, sender), part) in waiting.into_iter().zip(parts) {
+                    let _ = sender.send(part);
+                }
+            }
+            Err(why) => {
+                for (_, sender) in waiting {
+                    let _ = sender.send(Err(why.clone()));
+                }
+            }
+        }
+    }
+
+    /// Keeps in mind how far the store's clock is from the node's.
+    pub(super) fn heard(&self, store_now: Micros, now: Micros) {
+        self.ahead_us.set(store_now.get() as i64 - now.get() as i64);
+    }
+}
+
+impl Parcel {
+    /// Adds a request.
+    fn add(&mut self, takes: &[Take<'_>], prefix: &str, around: Micros) {
+        let Self { names, numbers, argument, laws, .. } = self;
+        let number = |take: &Take<'_>| {
+            *numbers.entry(take.key).or_insert_with(|| {
+                names.push(keys::name(prefix, take.tag, take.key));
+                names.len() as u16
+            })
+        };
+        laws.0 |= encode::request(takes, number, around, argument).0;
+    }
+}
+
+/// Cuts the answer to a call into those to its requests, which have so many takes.
+fn parts(answer: Value, takes: &[usize]) -> Result<Vec<Result<PartReply, Unavailable>>, Unavailable> {
+    let Value::Array(values) = answer else { return Err(garbled()) };
+    let mut values = values.into_iter();
+    let (Some(Value::Int(now)), Some(Value::BulkString(letters))) = (values.next(), values.next()) else {
+        return Err(garbled());
+    };
+    let now = Micros::new(u64::try_from(now).map_err(|_| garbled())?);
+    if letters.len() != takes.len() || values.len() != takes.iter().sum::<usize>() {
+        return Err(garbled());
+    }
+    let part = |(letter, takes): (u8, &usize)| {
+        let values: Vec<Value> = values.by_ref().take(*takes).collect();
+        match letter {
+            b'a' | b'r' => Ok(PartReply { now, admitted: letter == b'a', values }),
+            b'f' => Err(Unavailable {
+                why: "a counter in the store was written by another version, or by somebody else; it was left as it is".into(),
+            }),
+            b'c' => Err(Unavailable {
+                why: format!("the store's clock ({} s) is in another period than this node's", now.get() / 1_000_000),
+            }),
+            _ => Err(garbled()),
+        }
+    };
+    Ok(letters.into_iter().zip(takes).map(part).collect())
+}

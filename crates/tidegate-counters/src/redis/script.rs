@@ -1,0 +1,43 @@
+//! The scripts. One for each set of laws that a call may need, because a script is run from its first line in every call.
+
+use std::sync::OnceLock;
+
+use super::encode::Laws;
+use super::wires::Script;
+
+/// What each law is defined by, in the order of their numbers; logs and places have the second in common.
+const LAWS: [&str; 7] = [
+    include_str!("scripts/fixed.lua"),
+    include_str!("scripts/parted.lua"),
+    include_str!("scripts/level.lua"),
+    include_str!("scripts/cells.lua"),
+    include_str!("scripts/log.lua"),
+    include_str!("scripts/places.lua"),
+    include_str!("scripts/spent.lua"),
+];
+const HEAD: &str = include_str!("scripts/head.lua");
+const LOOP: &str = include_str!("scripts/loop.lua");
+const JUDGE: &str = include_str!("scripts/judge.lua");
+const LISTS: &str = include_str!("scripts/lists.lua");
+const LISTS_FOR: u8 = 0b11_0000;
+const TAIL: &str = include_str!("scripts/tail.lua");
+
+/// The script that judges requests which need these laws.
+pub(super) fn take(laws: Laws) -> &'static Script {
+    static SCRIPTS: [OnceLock<Script>; 128] = [const { OnceLock::new() }; 128];
+    let laws = laws.0 & 127;
+    SCRIPTS[usize::from(laws)].get_or_init(|| Script::new(text(laws).leak())) // At most 127 of them.
+}
+
+/// The script that reads counters.
+pub(super) fn look() -> &'static Script {
+    static SCRIPT: OnceLock<Script> = OnceLock::new();
+    SCRIPT.get_or_init(|| Script::new(include_str!("scripts/look.lua")))
+}
+
+fn text(laws: u8) -> String {
+    let lists = if laws & LISTS_FOR > 0 { LISTS } else { "" };
+    let needed = (0..LAWS.len()).filter(|law| laws & 1 << law > 0).map(|law| LAWS[law]);
+    let needed: String = needed.map(|law| law.replace("-- @judge", JUDGE)).collect();
+    [HEAD, lists, LOOP, &needed, TAIL].concat()
+}

@@ -1,0 +1,5 @@
+//! Does the testbed do what it says? What is tested with it is worth no more than this.
+
+mod alone; // one server
+mod breaking; // the proxy
+mod fleets; // clusters and sentinels
