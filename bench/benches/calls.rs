@@ -11,8 +11,10 @@ use gungraun::{library_benchmark, library_benchmark_group, main};
 use tidegate_clock::{Clock, ManualClock};
 use tidegate_config::{LiveRules, RuleFiles};
 use tidegate_core::{Micros, OnStoreFailure, Secret};
-use tidegate_counters::{Memory, MemorySize};
-use tidegate_server::{Core, InForce, Node, PlaceLimits, Places, Receipts, ReplyStyle, Standing};
+use tidegate_counters::{Memory, MemorySize, Store};
+use tidegate_server::{
+    Core, InForce, Node, PlaceLimits, Places, Receipts, ReplyStyle, Standing, StoreFailures, at_once,
+};
 use tidegate_telemetry::{Build, Metrics, RefusalLog, TopKeys};
 
 const RULES: &str = "
@@ -48,7 +50,7 @@ struct Prepared {
 fn call(prepared: &'static mut Prepared) -> usize {
     let Prepared { core, message, out } = black_box(prepared);
     out.clear();
-    let _ = black_box(core.should_rate_limit(message, Standing::Outside, None, NOW, out));
+    let _ = black_box(at_once(core.should_rate_limit(message, Standing::Outside, None, NOW, out)));
     out.len()
 }
 
@@ -63,7 +65,8 @@ fn prepared(descriptors: &[&[(&str, &str)]]) -> &'static mut Prepared {
     let places = || Places::new(PlaceLimits { all: 1, of_peer: 1 });
     let node = Node {
         rules,
-        counters: Arc::new(Memory::new(MemorySize::of_bytes(1 << 20), NOW).expect("memory")),
+        store: Store::Memory(Arc::new(Memory::new(MemorySize::of_bytes(1 << 20), NOW).expect("memory"))),
+        failures: StoreFailures::default(),
         clock: Clock::from(&ManualClock::at(NOW.get())),
         metrics: Metrics::new(1),
         refusals: RefusalLog::new(0, 1),
@@ -89,7 +92,8 @@ fn prepared(descriptors: &[&[(&str, &str)]]) -> &'static mut Prepared {
         // So that everything has grown, and the counter is there.
         prepared.out.clear();
         let Prepared { core, message, out } = &mut prepared;
-        assert!(core.should_rate_limit(message, Standing::Outside, None, NOW, out).is_ok());
+        let called = at_once(core.should_rate_limit(message, Standing::Outside, None, NOW, out));
+        assert!(called.is_some_and(|answered| answered.is_ok()));
     }
     Box::leak(Box::new(prepared))
 }

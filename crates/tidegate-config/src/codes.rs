@@ -234,6 +234,12 @@ codes! {
         fix: "Set both, or none.",
         bad: "", good: "",
     }
+    BadStoreUrl "bad-store-url" Error "this names no store" {
+        means: "`store.url` says where the counters of the fleet are. With one that cannot be read, a node would count alone.",
+        fix: "Write it as `redis://host:6379`, `redis+cluster://a:6379,b:6379`, `redis+sentinel://a:26379,b:26379/name` or `unix:///path`, \
+              with `rediss` for TLS.",
+        bad: "", good: "",
+    }
     NoRuleFiles "no-rule-files" Error "no rule file was found" {
         means: "Below the folder of rules there is no file whose name ends in `.yaml`, `.yml` or `.json`. A folder that is not mounted \
                 looks like this, so it is not taken for \"no rules\".",
@@ -374,6 +380,11 @@ codes! {
     UnknownVariable "unknown-variable" Warning "an environment variable that nobody reads" {
         means: "Variables that begin with `TIDEGATE_` are settings. This one is not the name of any.",
         fix: "Check the spelling; `tidegate config settings` lists them.",
+        bad: "", good: "",
+    }
+    PasswordInUrl "password-in-url" Warning "a password where many can read it" {
+        means: "A URL stands in files, command lines and lists of processes. A password in it works, and is never shown by Tidegate.",
+        fix: "Write the password into a file that only the node may read, and name it by `store.password_file`.",
         bad: "", good: "",
     }
     LimitZero "limit-zero" Warning "a limit that refuses everything" {

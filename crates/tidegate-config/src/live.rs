@@ -16,14 +16,21 @@ use crate::watch::Watch;
 /// Rules that can be loaded again. What is in force is made of the book, `T`: the book alone, or with what somebody keeps beside it.
 pub struct LiveRules<T = Book> {
     files: RuleFiles,
-    secret: Secret,
     in_force: ArcSwap<T>,
     make: Box<Make<T>>,
-    /// One load at a time, so that an older one cannot end last. What the files looked like then.
-    loading: Mutex<Fingerprint>,
+    /// One load at a time, so that an older one cannot end last.
+    loading: Mutex<Last>,
     loads: AtomicU64,
     failures: AtomicU64,
     last_failed: AtomicBool,
+}
+
+/// What the last load left behind.
+struct Last {
+    /// What the files looked like.
+    seen: Fingerprint,
+    /// What keys are hashed under.
+    secret: Secret,
 }
 
 /// Makes what is in force of a new book, and of what was in force before.
@@ -50,10 +57,9 @@ impl<T: Send + Sync + 'static> LiveRules<T> {
         let book = Book::new(std::mem::take(&mut loaded.domains), secret);
         let live = Self {
             files,
-            secret,
             in_force: ArcSwap::from_pointee(make(book, None)),
             make: Box::new(make),
-            loading: Mutex::new(seen),
+            loading: Mutex::new(Last { seen, secret }),
             loads: AtomicU64::new(1),
             failures: AtomicU64::new(0),
             last_failed: AtomicBool::new(false),
@@ -72,9 +78,9 @@ impl<T: Send + Sync + 'static> LiveRules<T> {
     pub fn reload(&self) -> Loaded {
         let mut last = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
         let mut loaded;
-        (loaded, *last) = load_marked(&self.files);
+        (loaded, last.seen) = load_marked(&self.files);
         if loaded.is_valid() {
-            let book = Book::new(std::mem::take(&mut loaded.domains), self.secret);
+            let book = Book::new(std::mem::take(&mut loaded.domains), last.secret);
             self.in_force.store(Arc::new((self.make)(book, Some(&self.in_force.load()))));
             self.loads.fetch_add(1, Ordering::Relaxed);
         } else {
@@ -82,6 +88,25 @@ impl<T: Send + Sync + 'static> LiveRules<T> {
         }
         self.last_failed.store(!loaded.is_valid(), Ordering::Relaxed);
         loaded
+    }
+
+    /// Puts the rules that are in force, whose book `book_of` knows, under another secret; says whether it was another. Counters start
+    /// afresh.
+    pub fn rekey(&self, secret: Secret, book_of: impl FnOnce(&T) -> &Book) -> bool {
+        let mut last = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.secret == secret {
+            return false;
+        }
+        last.secret = secret;
+        let before = self.in_force.load();
+        let book = book_of(&before).under(secret);
+        self.in_force.store(Arc::new((self.make)(book, Some(&before))));
+        true
+    }
+
+    /// What keys are hashed under.
+    pub fn secret(&self) -> Secret {
+        self.loading.lock().unwrap_or_else(PoisonError::into_inner).secret
     }
 
     /// How often rules were put in force, the first time included, and how often they had errors.
@@ -107,7 +132,7 @@ impl<T: Send + Sync + 'static> LiveRules<T> {
         })?;
         // Nobody told of what changed between the last load and the watch.
         let last = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
-        if *last != fingerprint(&self.files.paths) {
+        if last.seen != fingerprint(&self.files.paths) {
             following.nudge();
         }
         drop(last);

@@ -118,6 +118,15 @@ impl Sources {
         self.text(span.source).get(span.start as usize..span.end as usize).unwrap_or("")
     }
 
+    /// Writes over what must not be shown, without moving anything behind it.
+    pub(crate) fn hide(&mut self, span: Span) {
+        let Some(file) = self.files.get_mut(span.source as usize) else { return };
+        let (start, end) = (floor(&file.text, span.start as usize), floor(&file.text, span.end as usize));
+        if start < end {
+            Arc::make_mut(&mut file.text).replace_range(start..end, &"*".repeat(end - start));
+        }
+    }
+
     /// Where a byte of a file stands.
     pub fn place(&self, source: u32, offset: u32) -> LineColumn {
         let Some(file) = self.files.get(source as usize) else { return LineColumn { line: 1, column: 1 } };

@@ -177,3 +177,23 @@ fn nobody_ever_sees_half_of_a_change() {
     assert!(live.reload().is_valid());
     assert_eq!(amounts(), [SWAPS, SWAPS]);
 }
+
+#[test]
+fn another_secret_means_other_keys_for_the_rules_in_force_and_for_the_next() {
+    let folder = tempfile::tempdir().expect("a folder");
+    write(folder.path(), 1);
+    let files = RuleFiles { paths: vec![folder.path().into()], ..RuleFiles::default() };
+    let start = |secret| LiveRules::start(files.clone(), Secret::new([secret; 16])).expect("rules").0;
+    let key = |live: &LiveRules| found(&live.in_force(), "a").map(|(key, _)| key);
+    let (live, other) = (start(1), start(2));
+    let before = key(&live);
+    assert!(!live.rekey(Secret::new([1; 16]), |book| book), "the same");
+    assert_eq!(key(&live), before);
+    fs::write(folder.path().join("a.yaml"), "domain: [").expect("written");
+    assert!(live.rekey(Secret::new([2; 16]), |book| book), "files that are broken meanwhile are not read");
+    assert_eq!(key(&live), key(&other));
+    assert_ne!(key(&live), before);
+    write(folder.path(), 5);
+    assert!(live.reload().is_valid());
+    assert_eq!((key(&live), live.secret() == Secret::new([2; 16])), (key(&other), true));
+}

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use tidegate_config::{Given, Resolved, Setting, Style, resolve};
+use tidegate_config::{Code, Given, Resolved, Setting, Style, resolve};
 use tidegate_core::Algorithm;
 
 fn folder(text: &str) -> tempfile::TempDir {
@@ -61,6 +61,8 @@ fn every_setting_can_be_said_in_every_way() {
                   idle_timeout: 3s, tls_certificate: c, tls_key: k, tls_client_roots: r }\n\
                 internal: { secrets_file: s, max_age: 9s, domain: i }\n\
                 counters: { memory: 1GiB }\n\
+                store: { url: 'redis://h', user: u, password_file: p, prefix: x, timeout: 5ms, connect_timeout: 1s, in_flight: 9, \
+                  tls: { ca: a, certificate: c, key: k } }\n\
                 node: { threads: 3, data: d, drain_delay: 1s, drain_timeout: 2s }\n\
                 log: { format: json, level: debug, refusals_per_second: 5 }\n";
     let values: Vec<(String, String)> = resolved(folder(file).path(), &[], &[])
@@ -97,7 +99,46 @@ fn every_setting_can_be_said_in_every_way() {
         assert_eq!((rls.connections_max, rls.connections_per_peer_max), (7, 3));
         assert_eq!((settings.threads, settings.counters_memory), (Some(3), 1 << 30));
         assert_eq!((settings.log_format, settings.log_level), ("json", "debug"));
+        let store = &settings.store;
+        assert_eq!((store.url.as_deref(), store.user.as_deref()), (Some("redis://h"), Some("u")));
+        assert_eq!((store.timeout.as_millis(), store.connect_timeout.as_secs(), store.in_flight), (5, 1, 9));
+        assert_eq!((store.prefix.as_str(), store.password_file.as_deref()), ("x", Some(Path::new("p"))));
+        assert_eq!(
+            (&store.tls_ca, &store.tls_certificate),
+            (&Some("a".into()), &Some(("c".into(), "k".into())))
+        );
     }
+}
+
+#[test]
+fn a_password_in_a_url_works_and_is_shown_nowhere() {
+    let file = "store: { url: 'redis://tide:se:cr@et@h:1/0', timeout: soon }\n";
+    for flags in [&[][..], &[("store.url", "redis://:se:cr@et@other")]] {
+        let mut resolved = resolved(folder(file).path(), flags, &[]);
+        let url = resolved.settings.store.url.clone().unwrap_or_default();
+        assert!(url.contains("se:cr@et"), "it is used: {url}");
+        resolved.refuse("store.url", Code::BadStoreUrl, "no such host");
+        let told = told(&resolved);
+        let shown = format!("{told}{:?}{:?}{:?}", resolved.said, resolved.settings, resolved.sources);
+        for secret in ["se:cr", "cr@et"] {
+            assert!(!shown.contains(secret), "{shown}");
+        }
+        let place = if flags.is_empty() { "tidegate.yaml:1:15" } else { "--store-url:1:1" };
+        for words in
+            ["warning[password-in-url]", "store.password_file", "error[bad-store-url]: no such host", place]
+        {
+            assert!(told.contains(words), "no `{words}` in\n{told}");
+        }
+        assert!(told.contains("error[bad-duration]"), "{told}");
+    }
+    let plain = resolved(folder("store: { url: 'redis://tide@h:1' }\n").path(), &[], &[]);
+    assert_eq!(told(&plain), "");
+}
+
+#[test]
+fn half_of_a_certificate_for_the_store_is_told() {
+    let resolved = resolved(folder("store: { tls: { certificate: c } }\n").path(), &[], &[]);
+    assert!(told(&resolved).contains("error[half-of-tls]"), "{}", told(&resolved));
 }
 
 #[test]

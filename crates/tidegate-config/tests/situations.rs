@@ -51,6 +51,14 @@ const SITUATIONS: &[Situation] = &[
         let resolved = resolve(&Given { file: Some(file), flags, ..Given::default() });
         resolved.report.render(&resolved.sources, Style::Plain)
     }),
+    ("store", |folder| {
+        let file = folder.join("tidegate.yaml");
+        fs::write(&file, "store:\n  url: 'redis://tide:secret@here:port'\n  tls: { key: key.pem }\n")
+            .expect("written");
+        let mut resolved = resolve(&Given { file: Some(file), ..Given::default() });
+        resolved.refuse("store.url", Code::BadStoreUrl, "`port` is no port");
+        resolved.report.render(&resolved.sources, Style::Plain)
+    }),
     ("unsteady-files", unsteady),
 ];
 

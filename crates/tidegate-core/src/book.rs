@@ -14,7 +14,8 @@ use crate::plan::{Found, own_limit};
 use crate::recorder::{Event, ExemptBy, How, Recorder, Waypoint};
 use crate::rule::rule_id;
 use crate::{
-    Algorithm, Entry, Limit, LimitError, OwnLimit, PathEntry, Plan, Query, Rule, RuleDraft, Secret, Tag,
+    Algorithm, Entry, KeyParts, Limit, LimitError, OwnLimit, PathEntry, Plan, Query, Rule, RuleDraft, Secret,
+    Tag,
 };
 
 /// How many levels a path may have.
@@ -111,7 +112,7 @@ impl Exempt {
 }
 
 /// All rules, ready to be asked.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Book {
     domains: HashMap<Box<str>, Domain>,
     nodes: Vec<Node>,
@@ -126,7 +127,7 @@ pub struct Book {
 }
 
 /// A namespace of rules.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Domain {
     pub(crate) name: Box<str>,
     pub(crate) matching: Matching,
@@ -145,7 +146,7 @@ pub struct Domain {
 }
 
 /// A node of the tree: what is below it, and its limits.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Node {
     branches: HashMap<Box<str>, Branch>,
     /// Children whose key has a wildcard.
@@ -156,7 +157,7 @@ struct Node {
 }
 
 /// The children of a node that have the same key.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Branch {
     exact: HashMap<Box<str>, usize>,
     wild: Vec<Wild>,
@@ -164,7 +165,7 @@ struct Branch {
 }
 
 /// A child that is found by trying.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Wild {
     /// Its place among its siblings.
     order: usize,
@@ -175,7 +176,7 @@ struct Wild {
 }
 
 /// What an entry's value is compared with.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Value {
     Open,
     Exact(Box<str>),
@@ -236,6 +237,17 @@ impl Book {
     #[must_use]
     pub fn with_tags(self) -> Self {
         Self { tags: true, ..self }
+    }
+
+    /// The same book under another secret: every counter has another key, and starts afresh.
+    #[must_use]
+    pub fn under(&self, secret: Secret) -> Self {
+        let mut book = self.clone();
+        book.secret = secret;
+        for rule in &mut book.rules {
+            rule.start = start(secret, &rule.domain, &rule.id, &rule.said);
+        }
+        book
     }
 
     /// The same book, whose plans say what envoyproxy/ratelimit calls the counters of fixed windows ([`Plan::reference_name`]).
@@ -541,8 +553,7 @@ impl Book {
         let from = self.rules.len();
         for said in said {
             let id = rule_id(domain, path, &said);
-            let start = self.secret.start().part(domain.as_bytes()).part(id.as_bytes());
-            let start = said.limit.as_ref().map_or(start, |limit| limit.shape(start));
+            let start = start(self.secret, domain, &id, &said);
             self.rules.push(Rule {
                 number: self.rules.len(),
                 id: id.into(),
@@ -556,6 +567,12 @@ impl Book {
         }
         (from..self.rules.len()).collect()
     }
+}
+
+/// What all keys of a rule begin with.
+fn start(secret: Secret, domain: &str, id: &str, said: &RuleDraft) -> KeyParts {
+    let start = secret.start().part(domain.as_bytes()).part(id.as_bytes());
+    said.limit.as_ref().map_or(start, |limit| limit.shape(start))
 }
 
 /// From the top of a domain to a descriptor that is being compiled.

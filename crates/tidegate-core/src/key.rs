@@ -53,6 +53,12 @@ impl Tag {
     }
 }
 
+impl fmt::Display for Tag {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{:08x}", self.0)
+    }
+}
+
 impl Key {
     /// The tag of whatever this key is made from.
     pub const fn tag(self) -> Tag {

@@ -140,7 +140,7 @@ pub struct RuleDraft {
 }
 
 /// A limit in its place.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Rule {
     /// Its place among the rules of the book.
     pub number: usize,

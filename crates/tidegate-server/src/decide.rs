@@ -3,14 +3,14 @@
 use tidegate_core::{
     Algorithm, Ask, Book, Fate, Found, Key, Limit, Micros, Plan, Planned, Query, Role, Tag, Verdict, told,
 };
-use tidegate_counters::{Answer, Batch, Memory, Take};
+use tidegate_counters::{Answer, Batch, Counters, Memory, Mode, Take, Unavailable};
 
 use crate::receipts::Charges;
 
 /// How many counters one request may ask. The sets of all are locked at the same time.
 pub const TAKES_MAX: usize = 256;
 
-/// What is kept between decisions, so that the next one allocates nothing. One for each thread that decides.
+/// What is kept between decisions, so that the next one allocates nothing. One for each decision that a thread is about.
 #[derive(Debug, Default)]
 pub struct Room {
     plan: Plan<'static>,
@@ -116,6 +116,46 @@ pub fn decide_as<R>(
     result
 }
 
+/// The same, on counters that may be elsewhere. If they do not answer, `view` is shown why, and what was planned.
+pub(crate) async fn decide_elsewhere<R>(
+    book: &Book,
+    counters: &impl Counters,
+    query: &Query<'_>,
+    asks: &Asks<'_>,
+    now: Micros,
+    room: &mut Room,
+    view: impl FnOnce(Result<&Decision<'_>, Unanswered<'_>>) -> R,
+) -> R {
+    let mut plan = std::mem::take(&mut room.plan).recycle();
+    let mut batch = std::mem::take(&mut room.batch).recycle();
+    book.plan(query, &mut plan);
+    let refusing = refusing(&plan);
+    if lay_out(&plan, asks, refusing.as_ref(), &mut batch) {
+        if batch.takes(0).is_empty() {
+            batch.judge(|_, _, _| true); // Where nothing is counted nobody has to be asked.
+        } else {
+            counters.take(&mut batch, now).await;
+        }
+    }
+    let failure = if batch.is_empty() { None } else { batch.failure(0) };
+    let result = match failure {
+        Some(why) => view(Err(Unanswered { plan: &plan, why })),
+        None => view(Ok(&Decision::of(&plan, &batch, asks))),
+    };
+    room.batch = batch.recycle();
+    room.plan = plan.recycle();
+    result
+}
+
+/// A request that the counters did not answer. Whether they charged it is not known.
+#[derive(Debug)]
+pub(crate) struct Unanswered<'d> {
+    /// What was asked.
+    pub(crate) plan: &'d Plan<'d>,
+    /// Why there is no answer.
+    pub(crate) why: &'d Unavailable,
+}
+
 /// A limit that nothing fits, for a request that is refused whatever the counters say: it still gives back, and is charged where that is
 /// always, so it is asked with one more take that refuses it.
 pub(crate) fn refusing(plan: &Plan<'_>) -> Option<Limit> {
@@ -186,7 +226,9 @@ impl<'d> Decision<'d> {
 
     /// Does any of a quota pass?
     pub(crate) fn quota_passes(&self) -> bool {
-        let passes = |take: usize| self.role(take) == Role::Quota && self.answers[take].verdict.admitted();
+        let passes = |take: usize| {
+            self.role(take) == Role::Quota && self.is_asked(take) && self.answers[take].verdict.admitted()
+        };
         (0..self.answers.len()).any(passes)
     }
 
@@ -201,6 +243,11 @@ impl<'d> Decision<'d> {
         matches!(self.asks, Asks::Planned) || self.role(take) != Role::Shadow
     }
 
+    /// Was a counter asked? Not beside another that was known to refuse the request.
+    pub fn is_asked(&self, take: usize) -> bool {
+        self.answers.get(take).is_some_and(|answer| answer.mode != Mode::Unasked)
+    }
+
     /// The take that speaks for a descriptor, if anything was counted for it.
     pub fn told_for(&self, descriptor: usize) -> Option<usize> {
         // A rule that always counts belongs to no descriptor; it is told with the first, so that somebody tells of it.
@@ -212,7 +259,7 @@ impl<'d> Decision<'d> {
     }
 
     fn told_of(&self, takes: impl Iterator<Item = usize> + Clone) -> Option<usize> {
-        let answered = takes.filter(|take| *take < self.answers.len());
+        let answered = takes.filter(|take| self.is_asked(*take));
         let roles = answered.clone().map(|take| (self.role(take), self.shown(take)));
         let at = told(roles)?;
         answered.clone().nth(at)

@@ -12,7 +12,7 @@ mod render; // all of it for a terminal
 
 use serde::{Deserialize, Serialize};
 use tidegate_core::{Book, Matching, Micros, Plan, Query, Role};
-use tidegate_counters::{Batch, Memory};
+use tidegate_counters::{Answer, Batch, Hand, Memory, Rehearsed, Unavailable};
 
 use crate::decide::{Asks, Decision, lay_out, refusing};
 use walk::Walks;
@@ -232,13 +232,65 @@ pub struct ExplainedBound {
     pub says: String,
 }
 
+/// What the counters of a request say in a rehearsal.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    admitted: bool,
+    answers: Vec<Answer>,
+    rehearsed: Vec<Rehearsed>,
+}
+
+impl Seen {
+    /// Asks the counters. Nothing is charged, and nothing left behind.
+    pub(crate) async fn on(
+        hand: &Hand,
+        book: &Book,
+        query: &Query<'_>,
+        now: Micros,
+    ) -> Result<Self, Unavailable> {
+        let (mut plan, mut batch) = (Plan::new(), Batch::new());
+        book.plan(query, &mut plan);
+        let refusing = refusing(&plan);
+        if !lay_out(&plan, &Asks::Planned, refusing.as_ref(), &mut batch) {
+            return Ok(Self::default());
+        }
+        if batch.takes(0).is_empty() {
+            return Ok(Self { admitted: true, ..Self::default() });
+        }
+        let rehearsed = hand.rehearse_seen(&mut batch, now).await?;
+        if let Some(why) = batch.failure(0) {
+            return Err(why.clone());
+        }
+        Ok(Self { admitted: batch.admitted(0), answers: batch.answers(0).to_vec(), rehearsed })
+    }
+}
+
 /// Says what would become of a request now, and why. Charges nothing, and leaves nothing behind.
 pub fn explain(book: &Book, counters: &Memory, query: &Query<'_>, now: Micros) -> Explanation {
+    explain_with(book, query, |batch| counters.rehearse_now(batch, now))
+}
+
+/// The same, after the counters were asked: by the same book, about the same request.
+pub(crate) fn explain_seen(book: &Book, query: &Query<'_>, seen: Seen) -> Explanation {
+    explain_with(book, query, |batch| {
+        batch.judge(|_, _, answers| {
+            answers.iter_mut().zip(&seen.answers).for_each(|(answer, seen)| *answer = *seen);
+            seen.admitted
+        });
+        seen.rehearsed
+    })
+}
+
+fn explain_with(
+    book: &Book,
+    query: &Query<'_>,
+    rehearse: impl FnOnce(&mut Batch<'_>) -> Vec<Rehearsed>,
+) -> Explanation {
     let (mut walks, mut plan, mut batch) = (Walks::new(query), Plan::new(), Batch::new());
     book.plan_recorded(query, &mut plan, &mut walks);
     let refusing = refusing(&plan);
     let rehearsed = match lay_out(&plan, &Asks::Planned, refusing.as_ref(), &mut batch) {
-        true => counters.rehearse_now(&mut batch, now),
+        true => rehearse(&mut batch),
         false => Vec::new(),
     };
     let decision = Decision::of(&plan, &batch, &Asks::Planned);

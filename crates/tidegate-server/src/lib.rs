@@ -9,11 +9,13 @@ mod internal_call; // calls that come from inside
 mod explain; // why?
 mod net; // sockets and threads
 mod node; // what all entrances share
+mod policy; // what is answered when nobody can count
 mod receipts; // charges that can be given back
 pub mod reply; // what callers are told
 pub mod rls; // Envoy's rate limit protocol
 mod serve; // which entrance answers
 mod tls; // certificates
+mod waiting; // futures of one thread
 
 pub use decide::{Asks, Decision, Room, TAKES_MAX, decide, decide_as};
 pub use explain::{
@@ -25,6 +27,8 @@ pub use internal_call::{
 };
 pub use net::{Cores, Entrance, Lifetime, Listener, Phase, PlaceLimits, Places, Protocol, Serve, listen};
 pub use node::{Core, Decided, INTERNAL_CALL, InForce, Node, ReplyStyle, Standing};
+pub use policy::StoreFailures;
 pub use receipts::{CHARGES_MAX, Charges, Receipts};
 pub use serve::{AnyBody, Entrances};
 pub use tls::{Tls, TlsError, TlsFiles};
+pub use waiting::at_once;

@@ -4,30 +4,38 @@
 use std::cell::{Cell, RefCell};
 use std::hash::{BuildHasher as _, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
 use http::HeaderValue;
 use tidegate_clock::Clock;
 use tidegate_config::LiveRules;
-use tidegate_core::{Book, Fate, Micros, OnStoreFailure, Query, Role};
-use tidegate_counters::{Memory, Mode};
+use tidegate_core::{Book, Fate, Micros, OnStoreFailure, Plan, Query, Role, Verdict};
+use tidegate_counters::{Hand, Memory, Mode, RedisStats, STORE_TIMES_US, Stats, Store};
 use tidegate_telemetry::{
-    Build, Gauges, InternalCall, Metrics, Reason, Refusal, RefusalLog, RuleMetrics, TopKeys, trace_id_of,
+    Build, Gauges, InternalCall, Metrics, Reason, Refusal, RefusalLog, RuleMetrics, StoreGauges, StoreServer,
+    TopKeys, trace_id_of,
 };
 use tokio::sync::Semaphore;
 
-use crate::decide::{Asks, Decision, Room, decide_as};
+use crate::decide::{Asks, Decision, Room, Unanswered, decide_as, decide_elsewhere};
 use crate::internal_call::{InternalCalls, Refused};
 use crate::net::Places;
+use crate::policy::{self, StoreFailures};
 use crate::receipts::Receipts;
 use crate::reply::PolicyNames;
 use crate::reply::body::BodyStyle;
 use crate::reply::headers::Dialect;
+use crate::waiting::{at_once, caught};
 
 /// What a key takes in the table, as far as it is the same for all.
 const SLOT_BYTES: u64 = 16;
+/// How many rooms a thread keeps. More decisions may wait at the same time; their rooms are not kept.
+const ROOMS_MAX: usize = 64;
+/// How much a thread may do later, when nobody waits for it any more. What comes then is left undone.
+const LATER_MAX: usize = 1_024;
 
 /// The rules in force, with what is worked out once for each of them.
 #[derive(Debug)]
@@ -65,7 +73,9 @@ pub struct Node {
     /// The rules.
     pub rules: Arc<LiveRules<InForce>>,
     /// The counters.
-    pub counters: Arc<Memory>,
+    pub store: Store,
+    /// What went wrong with them, for the log and for whoever asks.
+    pub failures: StoreFailures,
     /// The time.
     pub clock: Clock,
     /// What is counted for operators.
@@ -129,7 +139,10 @@ impl Node {
 
     /// What it knows of itself, for metrics.
     pub(crate) fn gauges(&self) -> Gauges {
-        let stats = self.counters.stats();
+        let (stats, store) = match &self.store {
+            Store::Memory(memory) => (memory.stats(), None),
+            Store::Redis(redis) => (Stats::default(), Some(store_gauges(redis.stats()))),
+        };
         let (loads, failures) = self.rules.counts();
         Gauges {
             keys_live: stats.keys,
@@ -149,6 +162,7 @@ impl Node {
             connections: [0, 1].map(|at: usize| self.places[at].taken() as u64),
             started_at: Micros::new(self.started_us),
             build: self.build,
+            store,
         }
     }
 
@@ -188,7 +202,12 @@ pub struct Core {
     pub number: usize,
     /// The node.
     pub node: Arc<Node>,
-    room: RefCell<Room>,
+    /// Its hand on the counters.
+    pub(crate) hand: Hand,
+    /// Rooms that no decision uses now.
+    rooms: RefCell<Vec<Room>>,
+    /// How much is done later.
+    laters: Cell<usize>,
     /// Bytes of messages that are not whole yet.
     pub(crate) gathered: Cell<usize>,
     ids: RandomState,
@@ -198,8 +217,16 @@ pub struct Core {
 impl Core {
     /// The hand of a thread.
     pub fn new(number: usize, node: Arc<Node>) -> Self {
-        let (room, ids, next_id) = (RefCell::default(), RandomState::new(), Cell::new(0));
-        Self { number, node, room, gathered: Cell::new(0), ids, next_id }
+        Self {
+            number,
+            hand: node.store.hand(),
+            node,
+            rooms: RefCell::new(vec![Room::default()]),
+            laters: Cell::new(0),
+            gathered: Cell::new(0),
+            ids: RandomState::new(),
+            next_id: Cell::new(0),
+        }
     }
 
     /// An id that nobody guesses, for what a caller is to give back.
@@ -229,8 +256,27 @@ impl Core {
 
     /// Decides a request, and shows what came of it to `view`. Whatever breaks on the way, `view` is shown an answer: then it is what the
     /// rules say about stores that cannot answer.
-    pub fn decide<R>(
+    ///
+    /// Dropped while it waits for the store, the request may have been charged.
+    pub async fn decide<R>(
         &self,
+        query: &Query<'_>,
+        asks: &Asks<'_>,
+        trace: Option<&str>,
+        now: Micros,
+        view: impl FnMut(Decided<'_>) -> R,
+    ) -> R {
+        match &self.hand {
+            Hand::Memory(memory) => self.decide_now(memory, query, asks, trace, now, view),
+            // In a place of its own: whoever counts in memory does not carry it along.
+            Hand::Redis(_) => Box::pin(self.decide_later(query, asks, trace, now, view)).await,
+        }
+    }
+
+    /// The same on counters in memory: nothing waits.
+    pub(crate) fn decide_now<R>(
+        &self,
+        memory: &Memory,
         query: &Query<'_>,
         asks: &Asks<'_>,
         trace: Option<&str>,
@@ -239,25 +285,121 @@ impl Core {
     ) -> R {
         let in_force = self.node.rules.in_force();
         let decided = catch_unwind(AssertUnwindSafe(|| {
-            if let Some(fault) = self.node.fault {
-                fault(query);
-            }
-            // Taken out, so that a panic leaves no half-filled room behind.
-            let mut room = self.room.take();
-            let result =
-                decide_as(&in_force.book, &self.node.counters, query, asks, now, &mut room, |decision| {
-                    self.tell(decision, &in_force, query, trace, now);
-                    view(Decided::Counted(decision, &in_force))
-                });
-            self.room.replace(room);
+            self.fault(query);
+            let mut room = self.room();
+            let result = decide_as(&in_force.book, memory, query, asks, now, &mut room, |decision| {
+                self.tell(decision, &in_force, query, trace, now);
+                view(Decided::Counted(decision, &in_force))
+            });
+            self.keep(room);
             result
         }));
-        decided.unwrap_or_else(|_| {
-            let policy = self.policy(&in_force, query);
-            self.node.metrics.core(self.number).internal_error(policy);
-            tracing::error!(domain = query.domain, ?policy, "a decision failed; answered by policy");
-            view(Decided::ByPolicy(policy))
-        })
+        decided.unwrap_or_else(|_| view(Decided::ByPolicy(self.broken(&in_force, query))))
+    }
+
+    /// The same on counters elsewhere: while one decision waits, others go on.
+    pub(crate) async fn decide_later<R>(
+        &self,
+        query: &Query<'_>,
+        asks: &Asks<'_>,
+        trace: Option<&str>,
+        now: Micros,
+        mut view: impl FnMut(Decided<'_>) -> R,
+    ) -> R {
+        // Not as a guard: those are for a moment.
+        let in_force = Guard::into_inner(self.node.rules.in_force());
+        let decided = caught(async {
+            self.fault(query);
+            let mut room = self.room();
+            let book = &in_force.book;
+            let result = decide_elsewhere(book, &self.hand, query, asks, now, &mut room, |answered| {
+                view(match answered {
+                    Ok(decision) => {
+                        self.tell(decision, &in_force, query, trace, now);
+                        Decided::Counted(decision, &in_force)
+                    }
+                    Err(unanswered) => Decided::ByPolicy(self.unanswered(&unanswered, &in_force, query)),
+                })
+            });
+            let result = result.await;
+            self.keep(room);
+            result
+        });
+        let decided = decided.await;
+        decided.unwrap_or_else(|_| view(Decided::ByPolicy(self.broken(&in_force, query))))
+    }
+
+    /// Does a decision wait for somebody else?
+    pub(crate) fn waits(&self) -> bool {
+        matches!(self.hand, Hand::Redis(_))
+    }
+
+    /// Does something that nobody waits for: at once if it can, else when it can. There is a bound to it.
+    pub(crate) fn later(self: &Rc<Self>, work: impl Future<Output = ()> + 'static) {
+        let mut work = Box::pin(work);
+        if at_once(work.as_mut()).is_some() || self.laters.get() >= LATER_MAX {
+            return;
+        }
+        self.laters.set(self.laters.get() + 1);
+        let core = self.clone();
+        tokio::task::spawn_local(async move {
+            work.await;
+            core.laters.set(core.laters.get() - 1);
+        });
+    }
+
+    /// A room, out of those that are kept: a panic leaves no half-filled one behind.
+    fn room(&self) -> Room {
+        self.rooms.borrow_mut().pop().unwrap_or_default()
+    }
+
+    fn keep(&self, room: Room) {
+        let mut rooms = self.rooms.borrow_mut();
+        if rooms.len() < ROOMS_MAX {
+            rooms.push(room);
+        }
+    }
+
+    fn fault(&self, query: &Query<'_>) {
+        if let Some(fault) = self.node.fault {
+            fault(query);
+        }
+    }
+
+    /// A decision panicked: counts and tells it, and says what is answered.
+    #[cold]
+    fn broken(&self, in_force: &InForce, query: &Query<'_>) -> OnStoreFailure {
+        let found = catch_unwind(AssertUnwindSafe(|| {
+            let mut plan = Plan::new();
+            in_force.book.plan(query, &mut plan);
+            policy::of_plan(&plan)
+        }));
+        let policy = found.ok().flatten().unwrap_or(self.node.on_failure);
+        self.node.metrics.core(self.number).internal_error(policy);
+        tracing::error!(domain = query.domain, ?policy, "a decision failed; answered by policy");
+        policy
+    }
+
+    /// The store did not answer: counts and tells it, and says what is answered.
+    #[cold]
+    fn unanswered(
+        &self,
+        unanswered: &Unanswered<'_>,
+        in_force: &InForce,
+        query: &Query<'_>,
+    ) -> OnStoreFailure {
+        let (node, plan) = (&*self.node, unanswered.plan);
+        let policy = policy::of_plan(plan).unwrap_or(node.on_failure);
+        for take in plan.takes() {
+            in_force.metrics.count(self.number, take.rule, take.role, &Verdict::BLANK, true);
+        }
+        node.metrics.core(self.number).store_failure(policy);
+        if let Some(left_out) = node.failures.line(unanswered.why, node.now()) {
+            let (why, left_out) = (&unanswered.why.why, Some(left_out).filter(|count| *count > 0));
+            let domain = query.domain;
+            tracing::warn!(domain, ?policy, why, left_out, "the store did not answer; answered by policy");
+        }
+        policy
     }
 
     /// What operators are told of a decision.
@@ -270,8 +412,9 @@ impl Core {
         now: Micros,
     ) {
         let (node, metrics) = (&*self.node, &in_force.metrics);
+        let tagged = node.store.wants_tags();
         for (at, (take, answer)) in decision.plan.takes().iter().zip(decision.answers).enumerate() {
-            if !decision.is_meant(at) {
+            if !decision.is_meant(at) || !decision.is_asked(at) {
                 continue;
             }
             let degraded = answer.mode == Mode::Degraded;
@@ -281,6 +424,7 @@ impl Core {
                 domain: query.domain,
                 rule: take.rule.map(|rule| &*rule.id),
                 key: take.key,
+                tag: tagged.then_some(take.tag),
                 reason,
                 trace_id: trace.and_then(trace_id_of),
             };
@@ -288,32 +432,35 @@ impl Core {
                 node.refusals.shadow_refused(self.number, now, refusal);
             } else if !decision.admitted && (take.role != Role::Quota || !decision.quota_passes()) {
                 node.refusals.refused(self.number, now, refusal);
-                node.top.refused(self.number, now, metrics.mark(take.rule), take.key);
+                let tag = tagged.then_some(take.tag);
+                node.top.refused(self.number, now, metrics.mark(take.rule), take.key, tag);
             }
         }
         if decision.plan.found().iter().any(|found| found.fate == Fate::RefundIgnored) {
             node.metrics.core(self.number).refund_ignored();
         }
     }
-
-    /// What the rules of a request say about answers that cannot be had, the strictest of them.
-    fn policy(&self, in_force: &InForce, query: &Query<'_>) -> OnStoreFailure {
-        let found = catch_unwind(AssertUnwindSafe(|| {
-            let mut plan = tidegate_core::Plan::new();
-            in_force.book.plan(query, &mut plan);
-            let counted = plan.found().iter().filter(|found| matches!(found.fate, Fate::Counted(_)));
-            let said = counted.filter_map(|found| Some(found.rule?.said.policy.on_store_failure));
-            said.max_by_key(|said| strictness(*said))
-        }));
-        found.ok().flatten().unwrap_or(self.node.on_failure)
-    }
 }
 
-fn strictness(policy: OnStoreFailure) -> u8 {
-    match policy {
-        OnStoreFailure::Allow => 0,
-        OnStoreFailure::Local => 1, // What would be counted locally is what just failed: go on.
-        OnStoreFailure::Deny => 2,
-        OnStoreFailure::Error => 3,
+/// What is known of a store, in the words of metrics.
+fn store_gauges(stats: RedisStats) -> StoreGauges {
+    let servers = stats.servers.into_iter().map(|server| StoreServer {
+        address: server.address,
+        connections: server.connections,
+        calls: server
+            .calls
+            .into_iter()
+            .map(|(op, times)| (op, times.counts.to_vec(), times.sum_us))
+            .collect(),
+    });
+    StoreGauges {
+        servers: servers.collect(),
+        times_us: &STORE_TIMES_US,
+        errors: stats.errors,
+        redirects: stats.redirects,
+        refreshes: stats.refreshes,
+        remembered_denials: stats.remembered_denials,
+        disagreements: stats.disagreements,
+        in_flight: stats.in_flight,
     }
 }

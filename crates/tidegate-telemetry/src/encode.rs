@@ -50,6 +50,7 @@ impl Collector for Page {
         self.write_rules(&mut encoder)?;
         self.write_requests(&mut encoder)?;
         self.write_trouble(&mut encoder)?;
+        self.write_store(&mut encoder)?;
         self.write_memory(&mut encoder)?;
         self.write_node(&mut encoder)
     }
@@ -132,8 +133,14 @@ impl Page {
 
     fn write_trouble(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let cores = &self.cores;
-        let failopen = cores.internal_errors[Policy::Allow as usize];
-        Family::new(encoder, &table::FAILOPEN)?.counter(&[], failopen)?;
+        let let_through = [Policy::Allow, Policy::Local].into_iter();
+        let failopen = let_through
+            .map(|policy| cores.internal_errors[policy as usize] + cores.store_failures[policy as usize]);
+        Family::new(encoder, &table::FAILOPEN)?.counter(&[], failopen.sum())?;
+        let mut family = Family::new(encoder, &table::STORE_FAILURES)?;
+        for policy in Policy::ALL {
+            family.counter(&[policy.word()], cores.store_failures[*policy as usize])?;
+        }
         let mut family = Family::new(encoder, &table::INTERNAL_ERRORS)?;
         for policy in Policy::ALL {
             family.counter(&[policy.word()], cores.internal_errors[*policy as usize])?;
@@ -150,6 +157,31 @@ impl Page {
             }
         }
         Family::new(encoder, &table::LOG_LINES_LOST)?.counter(&[], self.log_lines_lost)
+    }
+
+    /// Without a store there are no rows.
+    fn write_store(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let Some(store) = &self.gauges.store else { return Ok(()) };
+        let mut family = Family::new(encoder, &table::REDIS_ERRORS)?;
+        for (kind, count) in &store.errors {
+            family.counter(&[kind], *count)?;
+        }
+        let mut family = Family::new(encoder, &table::STORE_DURATION)?;
+        let bounds: Vec<f64> = store.times_us.iter().map(|bound_us| *bound_us as f64 / 1e6).collect();
+        for server in &store.servers {
+            for (op, counts, sum_us) in &server.calls {
+                family.histogram(&[&server.address, op], &bounds, counts, *sum_us as f64 / 1e6)?;
+            }
+        }
+        let mut family = Family::new(encoder, &table::STORE_CONNECTIONS)?;
+        for server in &store.servers {
+            family.gauge(&[&server.address], server.connections)?;
+        }
+        Family::new(encoder, &table::STORE_REDIRECTS)?.counter(&[], store.redirects)?;
+        Family::new(encoder, &table::STORE_REFRESHES)?.counter(&[], store.refreshes)?;
+        Family::new(encoder, &table::REMEMBERED_DENIALS)?.counter(&[], store.remembered_denials)?;
+        Family::new(encoder, &table::STORE_DISAGREEMENTS)?.counter(&[], store.disagreements)?;
+        Family::new(encoder, &table::STORE_IN_FLIGHT)?.gauge(&[], store.in_flight)
     }
 
     fn write_memory(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {

@@ -43,6 +43,41 @@ pub struct Gauges {
     pub started_at: Micros,
     /// What is running.
     pub build: Build,
+
+    /// The store that the fleet shares; none on counters in memory.
+    pub store: Option<StoreGauges>,
+}
+
+/// What is known of a store elsewhere.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct StoreGauges {
+    /// Its servers.
+    pub servers: Vec<StoreServer>,
+    /// Upper bounds of the classes of times, in µs.
+    pub times_us: &'static [u64],
+    /// What went wrong, by kind, since the start.
+    pub errors: Vec<(&'static str, u64)>,
+    /// Redirects that were followed, since the start.
+    pub redirects: u64,
+    /// Times that the map of the cluster was read, since the start.
+    pub refreshes: u64,
+    /// Requests that were refused from memory, since the start.
+    pub remembered_denials: u64,
+    /// Answers that this node would have given otherwise, since the start.
+    pub disagreements: u64,
+    /// Requests that wait for an answer.
+    pub in_flight: u64,
+}
+
+/// One server of a store.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct StoreServer {
+    /// Its address.
+    pub address: String,
+    /// Open connections to it.
+    pub connections: u64,
+    /// Its calls: what they did, how many took as long as each class of times and one more for what took longer, and all together in µs.
+    pub calls: Vec<(&'static str, Vec<u64>, u64)>,
 }
 
 /// What was built.

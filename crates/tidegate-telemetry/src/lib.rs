@@ -26,7 +26,7 @@ mod top; // the keys that are refused most
 mod proof; // how many cases properties are tried on
 
 pub use encode::{CONTENT_TYPE, encode};
-pub use gauges::{Build, Gauges};
+pub use gauges::{Build, Gauges, StoreGauges, StoreServer};
 pub use label::Labels;
 pub use metrics::{CoreMetrics, Metrics};
 pub use refusals::{Refusal, RefusalLog};

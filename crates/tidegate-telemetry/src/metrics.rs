@@ -32,6 +32,7 @@ pub struct CoreMetrics {
     durations: [Durations; SERVERS],
     refunds_ignored: Count,
     internal_errors: [Count; Policy::ALL.len()],
+    store_failures: [Count; Policy::ALL.len()],
     internal_calls: [Count; InternalCall::ALL.len()],
 }
 
@@ -89,6 +90,11 @@ impl CoreMetrics {
         self.internal_errors[Policy::from(policy) as usize].add(1);
     }
 
+    /// The store did not answer a request, which was answered by this policy.
+    pub fn store_failure(&self, policy: OnStoreFailure) {
+        self.store_failures[Policy::from(policy) as usize].add(1);
+    }
+
     /// A call said that it comes from inside.
     #[inline]
     pub fn internal_call(&self, result: InternalCall) {
@@ -103,6 +109,7 @@ pub(crate) struct CoreSums {
     pub(crate) durations: [DurationSums; SERVERS],
     pub(crate) refunds_ignored: u64,
     pub(crate) internal_errors: [u64; Policy::ALL.len()],
+    pub(crate) store_failures: [u64; Policy::ALL.len()],
     pub(crate) internal_calls: [u64; InternalCall::ALL.len()],
     pub(crate) connections_refused: [[u64; ConnectionRefused::ALL.len()]; SERVERS],
 }
@@ -129,6 +136,7 @@ impl Metrics {
             }),
             refunds_ignored: sum(&|core| &core.refunds_ignored),
             internal_errors: from_fn(|policy| sum(&|core| &core.internal_errors[policy])),
+            store_failures: from_fn(|policy| sum(&|core| &core.store_failures[policy])),
             internal_calls: from_fn(|result| sum(&|core| &core.internal_calls[result])),
             connections_refused: from_fn(|server| {
                 from_fn(|reason| self.connections_refused[server][reason].load(Relaxed))

@@ -4,7 +4,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use tidegate_core::{Key, Micros};
+use tidegate_core::{Key, Micros, Tag};
 use tracing::info;
 
 use crate::count::Count;
@@ -20,6 +20,8 @@ pub struct Refusal<'r> {
     pub rule: Option<&'r str>,
     /// The counter.
     pub key: Key,
+    /// What it is kept near to, where that is needed to find it.
+    pub tag: Option<Tag>,
     /// Why.
     pub reason: Reason,
     /// The trace that the request belongs to.
@@ -47,8 +49,8 @@ impl RefusalLog {
     #[inline]
     pub fn refused<'r>(&self, core: usize, now: Micros, refusal: impl FnOnce() -> Refusal<'r>) {
         if let Some(left_out) = self.enforced.line(core, now) {
-            let Told { domain, rule, key, reason, trace_id, left_out } = Told::of(&refusal(), left_out);
-            info!(domain, rule, %key, reason, trace_id, left_out, "refused a request");
+            let Told { domain, rule, key, tag, reason, trace_id, left_out } = Told::of(&refusal(), left_out);
+            info!(domain, rule, %key, tag, reason, trace_id, left_out, "refused a request");
         }
     }
 
@@ -59,8 +61,8 @@ impl RefusalLog {
     #[inline]
     pub fn shadow_refused<'r>(&self, core: usize, now: Micros, refusal: impl FnOnce() -> Refusal<'r>) {
         if let Some(left_out) = self.shadow.line(core, now) {
-            let Told { domain, rule, key, reason, trace_id, left_out } = Told::of(&refusal(), left_out);
-            info!(domain, rule, %key, reason, trace_id, left_out, "would have refused a request (shadow)");
+            let Told { domain, rule, key, tag, reason, trace_id, left_out } = Told::of(&refusal(), left_out);
+            info!(domain, rule, %key, tag, reason, trace_id, left_out, "would have refused a request (shadow)");
         }
     }
 }
@@ -70,6 +72,7 @@ struct Told<'r> {
     domain: &'r str,
     rule: String,
     key: Key,
+    tag: Option<String>,
     reason: &'static str,
     trace_id: Option<&'r str>,
     left_out: Option<u64>,
@@ -82,6 +85,7 @@ impl<'r> Told<'r> {
             // As on the page of metrics, so that one leads to the other.
             rule: refusal.rule.map_or("request".into(), |rule| label(rule).into_owned()),
             key: refusal.key,
+            tag: refusal.tag.map(|tag| tag.to_string()),
             reason: refusal.reason.word(),
             trace_id: refusal.trace_id,
             left_out: Some(left_out).filter(|left_out| *left_out > 0),
@@ -209,10 +213,12 @@ mod tests {
             domain: "api",
             rule: Some("api|key#100/1m"),
             key: Key::of_bits(0xabc),
+            tag: None,
             reason: Reason::CostExceedsLimit,
             trace_id: Some("4bf92f3577b34da6a3ce929d0e0e4736"),
         };
-        let own = Refusal { rule: None, reason: Reason::RateLimited, trace_id: None, ..refusal };
+        let tag = Some(Tag::of_bits(0xde));
+        let own = Refusal { rule: None, tag, reason: Reason::RateLimited, trace_id: None, ..refusal };
         let log = RefusalLog::new(1, 2);
         let text = captured(LogFormat::Text, LevelFilter::INFO, || {
             log.refused(0, NOON, || refusal);
@@ -227,8 +233,8 @@ mod tests {
                 "INFO  refused a request domain=api rule=api|key#100/1m key=00000000000000000000000000000abc \
                  reason=cost_exceeds_limit trace_id=4bf92f3577b34da6a3ce929d0e0e4736",
                 "INFO  would have refused a request (shadow) domain=api rule=request \
-                 key=00000000000000000000000000000abc reason=rate_limited",
-                "INFO  refused a request domain=api rule=request key=00000000000000000000000000000abc \
+                 key=00000000000000000000000000000abc tag=000000de reason=rate_limited",
+                "INFO  refused a request domain=api rule=request key=00000000000000000000000000000abc tag=000000de \
                  reason=rate_limited left_out=1",
             ]
         );

@@ -37,8 +37,8 @@ pub enum Kind {
 pub enum Status {
     /// It is.
     Works,
-    /// It comes with counters in Redis.
-    WithRedis,
+    /// It comes with circuits around stores.
+    WithCircuits,
 }
 
 /// One label.
@@ -46,7 +46,7 @@ pub enum Status {
 pub struct Label {
     /// Its name.
     pub name: &'static str,
-    /// The words that its value is one of; none where values come from rules or from the build.
+    /// The words that its value is one of; none where values come from rules, from the store or from the build.
     pub words: &'static [&'static str],
 }
 
@@ -70,6 +70,8 @@ const DOMAIN: Label = label("domain", &[]);
 const RULE: Label = label("rule", &[]);
 const TIER: Label = label("tier", &[]);
 const SERVER: Label = label("server", Server::WORDS);
+/// The address of a server of the store.
+const SHARD: Label = label("shard", &[]);
 
 impl Metric {
     const fn new(kind: Kind, name: &'static str, unit: &'static str, help: &'static str) -> Self {
@@ -92,8 +94,8 @@ impl Metric {
         Self { labels, ..self }
     }
 
-    const fn with_redis(self) -> Self {
-        Self { status: Status::WithRedis, ..self }
+    const fn with_circuits(self) -> Self {
+        Self { status: Status::WithCircuits, ..self }
     }
 }
 
@@ -155,20 +157,66 @@ table! {
     FAILOPEN = Metric::counter(
         "ratelimit_failopen_total",
         "requests",
-        "Requests that were let through because nothing could be counted: the policy `allow`.",
+        "Requests that were let through because nothing could be counted: the policies `allow` and, until nodes count locally, `local`.",
     );
+
+    STORE_FAILURES = Metric::counter(
+        "ratelimit_store_failures_total",
+        "requests",
+        "Requests that the store did not answer, by the policy that answered.",
+    )
+    .by(&[label("policy", Policy::WORDS)]);
 
     CIRCUIT_STATE = Metric::gauge(
         "ratelimit_circuit_state",
         "state",
         "The circuit of each primary: 0 closed, 1 half open, 2 open.",
     )
-    .by(&[label("shard", &[])])
-    .with_redis();
+    .by(&[SHARD])
+    .with_circuits();
 
     REDIS_ERRORS = Metric::counter("ratelimit_redis_errors_total", "errors", "Calls to Redis that went wrong.")
-        .by(&[label("shard", &[]), label("kind", &[])])
-        .with_redis();
+        .by(&[label("kind", &[])]);
+
+    STORE_DURATION = Metric::histogram(
+        "ratelimit_store_duration_seconds",
+        "seconds",
+        "How long calls to each server of the store took, answered or given up, by what they did.",
+    )
+    .by(&[SHARD, label("op", &[])]);
+
+    STORE_CONNECTIONS = Metric::gauge(
+        "ratelimit_store_connections",
+        "connections",
+        "Open connections to each server of the store.",
+    )
+    .by(&[SHARD]);
+
+    STORE_REDIRECTS = Metric::counter(
+        "ratelimit_store_redirects_total",
+        "redirects",
+        "Calls that the store sent on to another server.",
+    );
+    STORE_REFRESHES = Metric::counter(
+        "ratelimit_store_refreshes_total",
+        "times",
+        "Times that the map of the cluster was read.",
+    );
+    REMEMBERED_DENIALS = Metric::counter(
+        "ratelimit_remembered_denials_total",
+        "requests",
+        "Requests that were refused without asking the store, because it had refused the same a moment before.",
+    );
+    STORE_DISAGREEMENTS = Metric::counter(
+        "ratelimit_store_disagreements_total",
+        "answers",
+        "Answers of the store that this node would have given otherwise. Please report them.",
+    );
+    STORE_IN_FLIGHT = Metric::gauge(
+        "ratelimit_store_in_flight",
+        "requests",
+        "Requests that wait for an answer of the store.",
+    );
 
     INTERNAL_ERRORS = Metric::counter(
         "tidegate_internal_errors_total",

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hashbrown::HashTable;
-use tidegate_core::{Key, Micros};
+use tidegate_core::{Key, Micros, Tag};
 
 use crate::{Labels, RuleMark, RuleMetrics};
 
@@ -43,6 +43,8 @@ pub struct TopKey {
     pub rule: Option<Labels>,
     /// The counter.
     pub key: Key,
+    /// What it is kept near to, where that is needed to find it.
+    pub tag: Option<Tag>,
     /// How often it was refused: never too low.
     pub count: u64,
     /// By how much that may be too high.
@@ -59,10 +61,10 @@ impl TopKeys {
     ///
     /// # Panics
     /// If there are not so many cores.
-    pub fn refused(&self, core: usize, now: Micros, rule: RuleMark, key: Key) {
+    pub fn refused(&self, core: usize, now: Micros, rule: RuleMark, key: Key, tag: Option<Tag>) {
         let mut halves = self.cores[core].lock();
         halves.turn(half_of(now));
-        halves.current.add(key, rule);
+        halves.current.add(key, tag, rule);
     }
 
     /// The `count` keys that are refused most, with the rules as `rules` knows them.
@@ -76,7 +78,12 @@ impl TopKeys {
                 let floor = sketch.floor();
                 floors += floor;
                 for entry in &sketch.entries {
-                    let sum = found.entry(entry.key).or_insert(Sum { rule: entry.rule, sure: 0, above: 0 });
+                    let sum = found.entry(entry.key).or_insert(Sum {
+                        rule: entry.rule,
+                        tag: entry.tag,
+                        sure: 0,
+                        above: 0,
+                    });
                     sum.rule = entry.rule;
                     sum.sure += entry.count - entry.error;
                     sum.above += entry.count - floor;
@@ -91,6 +98,7 @@ impl TopKeys {
         let listed = found.iter().take(count).map(|(key, sum)| TopKey {
             rule: rules.labels(sum.rule).cloned(),
             key: *key,
+            tag: sum.tag,
             count: most(sum),
             error: most(sum) - sum.sure,
         });
@@ -105,6 +113,7 @@ impl TopKeys {
 /// What all sketches say about one key.
 struct Sum {
     rule: RuleMark,
+    tag: Option<Tag>,
     /// Refusals that there were.
     sure: u64,
     /// Those that there may have been, above the floors of all sketches.
@@ -163,6 +172,7 @@ struct Sketch {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     key: Key,
+    tag: Option<Tag>,
     rule: RuleMark,
     count: u64,
     error: u64,
@@ -177,7 +187,7 @@ impl Default for Sketch {
 }
 
 impl Sketch {
-    fn add(&mut self, key: Key, rule: RuleMark) {
+    fn add(&mut self, key: Key, tag: Option<Tag>, rule: RuleMark) {
         let Self { entries, places, .. } = self;
         if let Some(&at) = places.find(hash(key), |at| entries[usize::from(*at)].key == key) {
             let entry = &mut entries[usize::from(at)];
@@ -185,7 +195,7 @@ impl Sketch {
             entry.rule = rule;
             return;
         }
-        let entry = Entry { key, rule, count: 1, error: 0 };
+        let entry = Entry { key, tag, rule, count: 1, error: 0 };
         let at = match self.entries.len() {
             COUNTERS => self.replace_least(entry),
             len => {

@@ -35,7 +35,7 @@ fn row(metric: &Metric) -> String {
     let labels: Vec<String> = labels.iter().map(label).collect();
     let later = match status {
         Status::Works => "",
-        Status::WithRedis => " *Comes with counters in Redis; not written yet.*",
+        Status::WithCircuits => " *Comes with circuits around stores; not written yet.*",
     };
     format!("| `{name}` | {} | {unit} | {} | {help}{later} |\n", kind.word(), labels.join("; "))
 }

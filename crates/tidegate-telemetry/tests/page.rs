@@ -8,7 +8,7 @@ use support::{Page, book, node, page, verdict};
 use tidegate_core::{LimitError, Micros, OnStoreFailure, Outcome, Role, Verdict};
 use tidegate_telemetry::{
     Build, ConnectionRefused, Gauges, InternalCall, Kind, Metric, Metrics, RequestOutcome, RuleMetrics,
-    Server, Status, TABLE, encode,
+    Server, Status, StoreGauges, StoreServer, TABLE, encode,
 };
 
 /// A node to which everything has happened, each thing another number of times.
@@ -38,6 +38,8 @@ fn busy() -> Result<Page, LimitError> {
     times(2, &|| core.refund_ignored());
     times(3, &|| core.internal_error(OnStoreFailure::Allow));
     times(4, &|| metrics.core(1).internal_error(OnStoreFailure::Error));
+    times(2, &|| core.store_failure(OnStoreFailure::Local));
+    times(3, &|| core.store_failure(OnStoreFailure::Deny));
     times(5, &|| core.internal_call(InternalCall::Stale));
     times(6, &|| metrics.connection_refused(Server::Http, ConnectionRefused::Handshake));
     let gauges = Gauges {
@@ -58,8 +60,27 @@ fn busy() -> Result<Page, LimitError> {
         connections: [23, 24],
         started_at: Micros::from_secs(1_700_000_000),
         build: Build { version: "1.2.3", commit: "abc", profile: "release" },
+        store: Some(store()),
     };
     Ok(Page::parse(&encode(&metrics, &rules, &gauges)))
+}
+
+fn store() -> StoreGauges {
+    let server = |address: &str, connections| StoreServer {
+        address: address.into(),
+        connections,
+        calls: vec![("take", vec![1, 2, 4], 7_000), ("inspect", vec![0, 0, 0], 0)],
+    };
+    StoreGauges {
+        servers: vec![server("127.0.0.1:6379", 25), server("[::1]:6379", 26)],
+        times_us: &[100, 1_000],
+        errors: vec![("timeout", 27), ("moved", 28)],
+        redirects: 29,
+        refreshes: 30,
+        remembered_denials: 31,
+        disagreements: 32,
+        in_flight: 33,
+    }
 }
 
 /// The name under which OpenMetrics announces it.
@@ -135,7 +156,34 @@ fn every_row_has_its_number() -> Result<(), LimitError> {
         ("ratelimit_check_duration_seconds_bucket", &[("server", "http"), ("le", "+Inf")], 1.0),
         ("ratelimit_check_duration_seconds_sum", &[("server", "http")], 2.0),
         ("ratelimit_refunds_ignored_total", &[], 2.0),
-        ("ratelimit_failopen_total", &[], 3.0),
+        ("ratelimit_failopen_total", &[], 5.0),
+        ("ratelimit_store_failures_total", &[("policy", "local")], 2.0),
+        ("ratelimit_store_failures_total", &[("policy", "deny")], 3.0),
+        ("ratelimit_store_failures_total", &[("policy", "error")], 0.0),
+        ("ratelimit_redis_errors_total", &[("kind", "moved")], 28.0),
+        (
+            "ratelimit_store_duration_seconds_bucket",
+            &[("shard", "[::1]:6379"), ("op", "take"), ("le", "0.0001")],
+            1.0,
+        ),
+        (
+            "ratelimit_store_duration_seconds_bucket",
+            &[("shard", "[::1]:6379"), ("op", "take"), ("le", "0.001")],
+            3.0,
+        ),
+        (
+            "ratelimit_store_duration_seconds_bucket",
+            &[("shard", "[::1]:6379"), ("op", "take"), ("le", "+Inf")],
+            7.0,
+        ),
+        ("ratelimit_store_duration_seconds_sum", &[("shard", "[::1]:6379"), ("op", "take")], 0.007),
+        ("ratelimit_store_duration_seconds_count", &[("shard", "[::1]:6379"), ("op", "inspect")], 0.0),
+        ("ratelimit_store_connections", &[("shard", "127.0.0.1:6379")], 25.0),
+        ("ratelimit_store_redirects_total", &[], 29.0),
+        ("ratelimit_store_refreshes_total", &[], 30.0),
+        ("ratelimit_remembered_denials_total", &[], 31.0),
+        ("ratelimit_store_disagreements_total", &[], 32.0),
+        ("ratelimit_store_in_flight", &[], 33.0),
         ("tidegate_internal_errors_total", &[("policy", "allow")], 3.0),
         ("tidegate_internal_errors_total", &[("policy", "error")], 4.0),
         ("tidegate_internal_calls_total", &[("result", "stale")], 5.0),

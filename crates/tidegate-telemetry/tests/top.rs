@@ -31,7 +31,7 @@ fn run(refusals: &Refusals, count: usize, until_us: u64) -> Result<(Top, HashMap
     for (core, at_us, key) in refusals {
         // Keys are hashes: spread over all bits.
         let key = Key::of_bits(key.wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835));
-        top.refused(*core, NOON.plus(Micros::new(*at_us)), rules.mark(book.rules().first()), key);
+        top.refused(*core, NOON.plus(Micros::new(*at_us)), rules.mark(book.rules().first()), key, None);
         if at_us / HALF_US + 1 >= until_us / HALF_US {
             *truth.entry(key).or_default() += 1;
         }
@@ -147,7 +147,7 @@ fn a_refusal_needs_no_room() -> Result<(), LimitError> {
         for at in 0..100_000_u128 {
             let key = Key::of_bits(at.wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835));
             let now = NOON.plus(Micros::from_millis(10 * at as u64));
-            top.refused(0, now, rules.mark(None), key);
+            top.refused(0, now, rules.mark(None), key, None);
         }
     });
     assert_eq!(counted.count_total, 0);

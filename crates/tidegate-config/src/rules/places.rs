@@ -262,10 +262,7 @@ const CONSISTENCY: Field =
 const ON_STORE_FAILURE: Field =
     Field::new("on_store_failure", Kind::Word(STORE_FAILURES), "What is answered when the store cannot.")
         .ours()
-        .default("allow")
-        .later(
-            "only matters for decisions that break until counters can live in a store: memory always answers",
-        );
+        .default("allow");
 const LOCAL_SHARE: Field = Field::new(
     "local_share",
     Kind::Percent,
@@ -273,7 +270,7 @@ const LOCAL_SHARE: Field = Field::new(
 )
 .ours()
 .default("one over the number of nodes")
-.later("has no effect until counters can live in a store");
+.later("has no effect until nodes count locally while the store is away");
 const REPLICATE: Field = Field::new(
     "replicate",
     Kind::Whole { min: 0, max: 5 },
@@ -357,6 +354,7 @@ const CONSISTENCIES: &[Word] = &[
 const STORE_FAILURES: &[Word] = &[
     Word::new("allow", "Go on.").aliases(&["open"]),
     Word::new("deny", "Stop.").aliases(&["closed"]),
-    Word::new("local", "By this node's own count of its share."),
+    Word::new("local", "By this node's own count of its share.")
+        .later("works as `allow` until nodes count locally while the store is away"),
     Word::new("error", "An error, so that the proxy decides."),
 ];

@@ -3,7 +3,9 @@
 mod places; // the table
 
 use std::collections::HashMap;
+use std::fmt;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,7 +17,7 @@ use crate::near::nearest;
 use crate::reader::{Map, Reader, Value};
 use crate::report::Report;
 use crate::rules::Defaults;
-use crate::source::Sources;
+use crate::source::{Sources, Span};
 use crate::yaml::{self, Caps, NodeKind, Tree};
 
 pub use places::SETTINGS;
@@ -52,6 +54,8 @@ pub struct Settings {
     pub internal: InternalSettings,
     /// Bytes for counters.
     pub counters_memory: usize,
+    /// Counters that a fleet shares.
+    pub store: StoreSettings,
     /// How many threads decide; none is one for each core.
     pub threads: Option<usize>,
     /// The folder for what outlives the process.
@@ -108,6 +112,55 @@ pub struct InternalSettings {
     /// The domain whose rules hold for them.
     pub domain: Option<String>,
 }
+
+/// Where the counters of a fleet are.
+#[derive(Clone, Default)]
+pub struct StoreSettings {
+    /// Where the store is; none is in memory. There may be a password in it.
+    pub url: Option<String>,
+    /// The ACL user.
+    pub user: Option<String>,
+    /// The file with its password.
+    pub password_file: Option<PathBuf>,
+    /// What all keys begin with.
+    pub prefix: String,
+    /// How long one operation may take.
+    pub timeout: Duration,
+    /// How long it may take to connect.
+    pub connect_timeout: Duration,
+    /// How many requests may wait for it on each thread.
+    pub in_flight: usize,
+    /// The file with roots.
+    pub tls_ca: Option<PathBuf>,
+    /// The files with a certificate and its key.
+    pub tls_certificate: Option<(PathBuf, PathBuf)>,
+}
+
+impl fmt::Debug for StoreSettings {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let url = self.url.as_deref().map(without_password);
+        out.debug_struct("StoreSettings").field("url", &url).field("user", &self.user).finish_non_exhaustive()
+    }
+}
+
+/// Where the password of a URL stands in it, if there is one. A host has no `@`, a password may.
+fn password_of(url: &str) -> Option<Range<usize>> {
+    let start = url.find("://")? + 3;
+    let end = start + url[start..].rfind('@')?;
+    let colon = start + url[start..end].find(':')?;
+    (colon + 1 < end).then_some(colon + 1..end)
+}
+
+/// A URL that can be shown.
+fn without_password(url: &str) -> String {
+    match password_of(url) {
+        Some(password) => format!("{}{HIDDEN}{}", &url[..password.start], &url[password.end..]),
+        None => url.into(),
+    }
+}
+
+/// What stands for a password.
+const HIDDEN: &str = "***";
 
 /// One thing that can be set.
 #[derive(Clone, Debug)]
@@ -183,6 +236,19 @@ pub struct Said {
     pub value: String,
     /// Where: a flag, a variable, a line of a file, `default`.
     pub place: String,
+    /// The same in the sources.
+    pub at: Span,
+}
+
+impl Resolved {
+    /// Adds an error about what a setting was set to, which only whoever uses it could find.
+    pub fn refuse(&mut self, setting: &str, code: Code, message: impl Into<String>) {
+        let said = self.said.iter().find(|(known, _)| known.name == setting);
+        self.report.push(match said.and_then(|(_, said)| said.as_ref()) {
+            Some(said) => Diagnostic::new(code, said.at, message).label(format!("`{setting}`")),
+            None => Diagnostic::nowhere(code, message),
+        });
+    }
 }
 
 /// Puts together what flags, environment, file and table say.
@@ -223,9 +289,14 @@ pub fn resolve(given: &Given) -> Resolved {
     let read = Chosen { values: &chosen, folder: &folder, all: &all, layers: &layers, in_file: &in_file };
     let settings = read.settings();
     ["rls", "http"].into_iter().for_each(|name| read.check_tls(&reader, name));
+    read.check_store(&reader);
+    // One that did not win must not be shown either.
+    let urls = [read.get(STORE_URL), in_file.get(STORE_URL).copied()].into_iter().flatten();
+    let passwords: Vec<Span> = urls.filter_map(|url| hidden(&sources, url.span())).collect();
     let said = all.iter().map(|setting| {
         let value = chosen.get(setting.name.as_str())?;
         let text = value.node().text().unwrap_or_else(|| sources.slice(value.span()));
+        let text = if setting.name == STORE_URL { without_password(text) } else { text.into() };
         let span = value.span();
         let place = match sources.name(span.source) {
             name if file_tree.is_some() && span.source == 0 => {
@@ -233,11 +304,22 @@ pub fn resolve(given: &Given) -> Resolved {
             }
             name => name.to_string(),
         };
-        Some(Said { value: text.into(), place })
+        Some(Said { value: text, place, at: span })
     });
     let said = all.iter().cloned().zip(said.collect::<Vec<_>>()).collect();
     drop((chosen, in_file));
+    passwords.into_iter().for_each(|password| sources.hide(password));
     Resolved { settings, said, report: reader.finish(), sources }
+}
+
+/// The setting that may hold a password.
+const STORE_URL: &str = "store.url";
+
+/// Where the password of a URL stands in the sources.
+fn hidden(sources: &Sources, url: Span) -> Option<Span> {
+    let password = password_of(sources.slice(url))?;
+    let at = |offset: usize| url.start + offset as u32;
+    Some(Span { start: at(password.start), end: at(password.end), ..url })
 }
 
 /// What stands above and below the file for one setting.
@@ -413,6 +495,38 @@ impl<'a> Chosen<'a> {
         };
     }
 
+    fn store(&self) -> StoreSettings {
+        let tls_certificate = self.path("store.tls.certificate").zip(self.path("store.tls.key"));
+        StoreSettings {
+            url: self.text(STORE_URL).map(String::from),
+            user: self.text("store.user").map(String::from),
+            password_file: self.path("store.password_file"),
+            prefix: self.text("store.prefix").unwrap_or_default().into(),
+            timeout: self.duration("store.timeout"),
+            connect_timeout: self.duration("store.connect_timeout"),
+            in_flight: self.whole("store.in_flight").unwrap_or(0),
+            tls_ca: self.path("store.tls.ca"),
+            tls_certificate,
+        }
+    }
+
+    fn check_store(&self, reader: &Reader) {
+        if let [Some(lone), None] | [None, Some(lone)] =
+            ["certificate", "key"].map(|field| self.get(&format!("store.tls.{field}")))
+        {
+            let message = "a certificate for `store` needs both the certificate and its key";
+            let trouble = Diagnostic::new(Code::HalfOfTls, lone.span(), message).label("not enough");
+            reader.say(trouble.help("set both `store.tls.certificate` and `store.tls.key`"));
+        }
+        let Some(url) = self.get(STORE_URL) else { return };
+        if self.text(STORE_URL).is_some_and(|text| password_of(text).is_some()) {
+            let message = "a password in `store.url`: files and command lines are read by more people than should know it";
+            let trouble =
+                Diagnostic::new(Code::PasswordInUrl, url.span(), message).label("it is not shown here");
+            reader.say(trouble.help("use `store.password_file`"));
+        }
+    }
+
     fn settings(&self) -> Settings {
         let caps = Caps { bytes: self.bytes("rules.file_bytes_max"), ..Caps::default() };
         Settings {
@@ -437,6 +551,7 @@ impl<'a> Chosen<'a> {
                 domain: self.text("internal.domain").map(String::from),
             },
             counters_memory: self.bytes("counters.memory"),
+            store: self.store(),
             threads: self.whole("node.threads"),
             data: self.path("node.data").unwrap_or_default(),
             data_said: self.is_said("node.data"),

@@ -20,7 +20,13 @@ pub static SETTINGS: Place = Place {
         Field::new("rls", Kind::Map(&RLS), "Envoy's rate limit protocol, over gRPC.").ours(),
         Field::new("http", Kind::Map(&HTTP), "Checks, health and metrics, over HTTP.").ours(),
         Field::new("internal", Kind::Map(&INTERNAL), "Calls that come from inside, and can show it.").ours(),
-        Field::new("counters", Kind::Map(&COUNTERS), "Where counters live.").ours(),
+        Field::new(
+            "counters",
+            Kind::Map(&COUNTERS),
+            "Counters in the memory of the node, where there is no store.",
+        )
+        .ours(),
+        Field::new("store", Kind::Map(&STORE), "Counters that a fleet shares, in Redis or Valkey.").ours(),
         Field::new("node", Kind::Map(&NODE), "The process itself.").ours(),
         Field::new("log", Kind::Map(&LOG), "What is logged, to stderr.").ours(),
     ],
@@ -200,7 +206,7 @@ static INTERNAL: Place = Place {
 
 static COUNTERS: Place = Place {
     name: "counters",
-    doc: "Where counters live.",
+    doc: "Counters in the memory of the node, where there is no store.",
     fields: &[
         Field::new(
             "memory",
@@ -209,6 +215,67 @@ static COUNTERS: Place = Place {
         )
         .ours()
         .default("256MiB"),
+    ],
+};
+
+static STORE: Place = Place {
+    name: "store",
+    doc: "Counters that a fleet shares, in Redis or Valkey.",
+    fields: &[
+        Field::new(
+            "url",
+            Kind::Text,
+            "Where the store is: `redis://host:6379`, `redis+cluster://a:6379,b:6379`, `redis+sentinel://a:26379,b:26379/name` or \
+             `unix:///path`, with `rediss` for TLS. Without one, counters are in the memory of the node.",
+        )
+        .ours(),
+        Field::new("user", Kind::Text, "The ACL user; by default the one of the URL, else the store's default user.").ours(),
+        Field::new(
+            "password_file",
+            Kind::Text,
+            "A file whose first line is the password. Read at every connect, so that it may change.",
+        )
+        .ours(),
+        Field::new("prefix", Kind::Text, "What all keys begin with. Fleets with different prefixes share nothing.")
+            .ours()
+            .default("tg"),
+        Field::new(
+            "timeout",
+            Kind::Duration { min: Micros::from_millis(1), max: Micros::from_secs(10) },
+            "How long one operation may take, redirects included. After that, `on_store_failure` answers.",
+        )
+        .ours()
+        .default("12ms"),
+        Field::new(
+            "connect_timeout",
+            Kind::Duration { min: Micros::from_millis(1), max: Micros::from_secs(60) },
+            "How long it may take to connect.",
+        )
+        .ours()
+        .default("250ms"),
+        Field::new(
+            "in_flight",
+            Kind::Whole { min: 1, max: 1_000_000 },
+            "How many requests may wait for the store at the same time, on each thread. For more, `on_store_failure` answers at once.",
+        )
+        .ours()
+        .default("4096"),
+        Field::new("tls", Kind::Map(&STORE_TLS), "How connections to the store are encrypted.").ours(),
+    ],
+};
+
+static STORE_TLS: Place = Place {
+    name: "store_tls",
+    doc: "How connections to the store are encrypted. Files are read at every connect, so that they may change.",
+    fields: &[
+        Field::new(
+            "ca",
+            Kind::Text,
+            "A file with roots, in PEM, one of which vouches for the store; by default those that the machine trusts.",
+        )
+        .ours(),
+        Field::new("certificate", Kind::Text, "A file with the certificate that the node shows to the store, in PEM.").ours(),
+        Field::new("key", Kind::Text, "The file with its private key, in PEM.").ours(),
     ],
 };
 

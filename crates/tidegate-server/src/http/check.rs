@@ -1,21 +1,24 @@
 //! Decisions over HTTP: checks, places that are held, and charges that are given back or settled.
 
+use arc_swap::Guard;
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Request};
 use hyper::body::Incoming;
 use serde::Serialize;
 use smallvec::SmallVec;
-use tidegate_core::{Algorithm, Micros, OnStoreFailure, Plan, Planned, Query};
+use tidegate_core::{Algorithm, Micros, Plan, Planned, Query};
 use tidegate_telemetry::{RequestOutcome, Server};
 
 use super::asked::{Asked, Body, Receipt};
 use super::error::HttpError;
 use super::{Answer, aside, is_asked, json, read, with_type};
 use crate::decide::{Asks, Decision};
-use crate::explain::{Explanation, explain};
+use crate::explain::{Explanation, Seen, explain_seen};
 use crate::node::{Core, Decided, INTERNAL_CALL, InForce, Standing, TRACEPARENT};
+use crate::policy;
 use crate::receipts::{Charges, KEPT_MAX};
 use crate::reply::{self, Told};
+use crate::waiting::together;
 
 /// What is to be done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,7 +78,7 @@ async fn decide(
     bytes: &Bytes,
 ) -> Result<(Answer, RequestOutcome), HttpError> {
     match Body::parse(bytes)? {
-        Body::One(asked) => one(core, verb, around, &asked),
+        Body::One(asked) => one(core, verb, around, &asked).await,
         Body::Several(_) if verb != Verb::Check || around.enforce => {
             Err(HttpError::invalid("a list of checks goes to /v1/check, without enforce or explain"))
         }
@@ -96,14 +99,19 @@ async fn explained(core: &Core, verb: Verb, bytes: Bytes) -> Result<(Answer, Req
         return Err(HttpError::invalid("only checks are explained: send it to /v1/check?explain"));
     }
     let lease = format!("{:016x}", core.fresh_id());
+    let asked = explainable(&bytes)?;
+    // The same rules for both: what is explained is what was asked.
+    let in_force = Guard::into_inner(core.node.rules.in_force());
+    let seen = {
+        let parts = asked.parts(core.node.default_domain(&in_force.book), Some(&lease))?;
+        Seen::on(&core.hand, &in_force.book, &parts.query(), core.node.now()).await
+    };
+    let seen = seen.map_err(|why| HttpError::unavailable(&why))?;
+    let bytes = bytes.clone();
     aside(core, move |node| {
-        let Body::One(asked) = Body::parse(&bytes)? else {
-            return Err(HttpError::invalid("a list of checks goes to /v1/check, without enforce or explain"));
-        };
-        asked.fits(verb)?;
-        let in_force = node.rules.in_force();
+        let asked = explainable(&bytes)?;
         let parts = asked.parts(node.default_domain(&in_force.book), Some(&lease))?;
-        let explanation = explain(&in_force.book, &node.counters, &parts.query(), node.now());
+        let explanation = explain_seen(&in_force.book, &parts.query(), seen);
         let body = serde_json::to_vec(&Explained { text: explanation.render(), explanation: &explanation })
             .map_err(|error| HttpError::broken(error.to_string()))?;
         let outcome = if explanation.admitted { RequestOutcome::Admitted } else { RequestOutcome::Refused };
@@ -112,7 +120,16 @@ async fn explained(core: &Core, verb: Verb, bytes: Bytes) -> Result<(Answer, Req
     .await
 }
 
-fn one(
+/// One check, which can be explained.
+fn explainable(bytes: &[u8]) -> Result<Box<Asked<'_>>, HttpError> {
+    let Body::One(asked) = Body::parse(bytes)? else {
+        return Err(HttpError::invalid("a list of checks goes to /v1/check, without enforce or explain"));
+    };
+    asked.fits(Verb::Check)?;
+    Ok(asked)
+}
+
+async fn one(
     core: &Core,
     verb: Verb,
     around: &Around,
@@ -139,6 +156,7 @@ fn one(
         });
         (answer, if refused { RequestOutcome::Refused } else { RequestOutcome::Admitted })
     })
+    .await
 }
 
 async fn several(
@@ -154,13 +172,32 @@ async fn several(
             .and_then(|_| asked.fits(Verb::Check))
             .map_err(|error| error.of_item(at))?;
     }
+    let check = async |asked: &Asked<'_>| {
+        let mut result = Vec::with_capacity(192);
+        let view = |told: &Told<'_>, receipt: Option<&str>| {
+            result.clear();
+            write_result(told, receipt, &mut result);
+        };
+        judge(core, Verb::Check, around, asked, view).await.map(|()| result)
+    };
+    let results = if core.waits() {
+        together(all.iter().map(check)).await // In one go, in their order.
+    } else {
+        let mut results = Vec::with_capacity(all.len());
+        for asked in all {
+            if !results.is_empty() {
+                tokio::task::yield_now().await; // Others are not to wait for all of them.
+            }
+            results.push(check(asked).await);
+        }
+        results
+    };
     let mut body = b"[".to_vec();
-    for (at, asked) in all.iter().enumerate() {
+    for (at, result) in results.into_iter().enumerate() {
         if at > 0 {
             body.push(b',');
-            tokio::task::yield_now().await; // Others are not to wait for all of them.
         }
-        judge(core, Verb::Check, around, asked, |told, receipt| write_result(told, receipt, &mut body))?;
+        body.extend_from_slice(&result?);
     }
     body.push(b']');
     Ok((json(200, body), RequestOutcome::Admitted))
@@ -176,7 +213,7 @@ fn write_result(told: &Told<'_>, receipt: Option<&str>, body: &mut Vec<u8>) {
 }
 
 /// Decides one thing, and shows what is told of it, with the id of its receipt.
-fn judge<R>(
+async fn judge<R>(
     core: &Core,
     verb: Verb,
     around: &Around,
@@ -215,16 +252,15 @@ fn judge<R>(
         Verb::Settle => Asks::Settle { actual: asked.actual.unwrap_or(0), charges: &charges },
     };
     let wants = matches!(asked.receipt, Some(Receipt::Wanted(true)));
-    Ok(core.decide(&query, &asks, around.trace.as_deref(), now, |decided| match decided {
+    let decided = core.decide(&query, &asks, around.trace.as_deref(), now, |decided| match decided {
         Decided::Counted(decision, in_force) => {
             let receipt = (wants && decision.admitted).then(|| keep(core, decision)).flatten();
             view(&told(decision, in_force, &query), receipt.as_deref())
         }
-        Decided::ByPolicy(OnStoreFailure::Allow | OnStoreFailure::Local) => view(&Told::unbounded(), None),
-        Decided::ByPolicy(OnStoreFailure::Deny | OnStoreFailure::Error) => {
-            view(&Told::store_unavailable(), None)
-        }
-    }))
+        Decided::ByPolicy(policy) if policy::lets_through(policy) => view(&Told::unbounded(), None),
+        Decided::ByPolicy(_) => view(&Told::store_unavailable(), None),
+    });
+    Ok(decided.await)
 }
 
 fn told<'a>(decision: &'a Decision<'a>, in_force: &'a InForce, query: &'a Query<'a>) -> Told<'a> {

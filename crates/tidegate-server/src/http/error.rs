@@ -1,7 +1,7 @@
 //! Requests that cannot be answered: what is wrong with them, and how to mend it.
 
-use http::Method;
 use serde_json::json;
+use tidegate_counters::Unavailable;
 
 use super::{Answer, PATHS, allow, json};
 
@@ -14,35 +14,46 @@ pub(super) struct HttpError {
     status: u16,
     code: &'static str,
     message: String,
-    method: Option<Method>,
+    /// What it takes, where that is what is wrong.
+    methods: Option<String>,
 }
 
 impl HttpError {
     /// What was sent is not understood.
     pub(super) fn invalid(message: impl Into<String>) -> Self {
-        Self { status: 400, code: "INVALID_REQUEST", message: message.into(), method: None }
+        Self { status: 400, code: "INVALID_REQUEST", message: message.into(), methods: None }
     }
 
     /// It is larger than may be.
     pub(super) fn too_large(message: impl Into<String>) -> Self {
-        Self { status: 413, code: "TOO_LARGE", message: message.into(), method: None }
+        Self { status: 413, code: "TOO_LARGE", message: message.into(), methods: None }
     }
 
     /// It did not come in time.
     pub(super) fn too_slow() -> Self {
         let message = "the body did not come in time".into();
-        Self { status: 408, code: "TOO_SLOW", message, method: None }
+        Self { status: 408, code: "TOO_SLOW", message, methods: None }
     }
 
     /// Too many ask for what takes long.
     pub(super) fn busy() -> Self {
         let message = "too many ask for this at the same time; try again".into();
-        Self { status: 503, code: "BUSY", message, method: None }
+        Self { status: 503, code: "BUSY", message, methods: None }
+    }
+
+    /// The counters cannot be asked.
+    pub(super) fn unavailable(why: &Unavailable) -> Self {
+        Self { status: 503, code: "STORE_UNAVAILABLE", message: why.to_string(), methods: None }
+    }
+
+    /// It may not be asked from there.
+    pub(super) fn forbidden(message: impl Into<String>) -> Self {
+        Self { status: 403, code: "FORBIDDEN", message: message.into(), methods: None }
     }
 
     /// Something broke here.
     pub(super) fn broken(message: impl Into<String>) -> Self {
-        Self { status: 500, code: "INTERNAL", message: message.into(), method: None }
+        Self { status: 500, code: "INTERNAL", message: message.into(), methods: None }
     }
 
     /// The same, about one of several checks.
@@ -51,15 +62,16 @@ impl HttpError {
     }
 
     pub(super) fn not_found(path: &str) -> Self {
-        let known: Vec<&str> = PATHS.iter().map(|(path, ..)| *path).collect();
+        let mut known: Vec<&str> = PATHS.iter().map(|(path, ..)| *path).collect();
+        known.dedup();
         let shown: String = path.chars().take(64).collect();
         let message = format!("there is no {shown}; there are: {}", known.join(", "));
-        Self { status: 404, code: "NOT_FOUND", message, method: None }
+        Self { status: 404, code: "NOT_FOUND", message, methods: None }
     }
 
-    pub(super) fn method(path: &str, method: &Method) -> Self {
-        let message = format!("{path} takes {method}");
-        Self { status: 405, code: "METHOD_NOT_ALLOWED", message, method: Some(method.clone()) }
+    pub(super) fn method(path: &str, methods: &str) -> Self {
+        let message = format!("{path} takes {methods}");
+        Self { status: 405, code: "METHOD_NOT_ALLOWED", message, methods: Some(methods.into()) }
     }
 
     pub(super) fn answer(&self) -> Answer {
@@ -67,8 +79,8 @@ impl HttpError {
         let message: String = self.message.chars().take(MESSAGE_MAX).collect();
         let body = json!({ "error": { "code": self.code, "message": message } });
         let mut answer = json(self.status, body.to_string().into_bytes());
-        if let Some(method) = &self.method {
-            allow(&mut answer, method);
+        if let Some(methods) = &self.methods {
+            allow(&mut answer, methods);
         }
         answer
     }

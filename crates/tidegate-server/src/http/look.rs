@@ -1,18 +1,15 @@
-//! What operators ask: is it well, what does it count, who is refused most, what does a counter hold.
+//! What operators ask: is it well, what does it count, who is refused most.
 
 use std::fmt::Write as _;
 
-use http::Request;
-use hyper::body::Incoming;
 use serde_json::json;
 use tidegate_core::Micros;
-use tidegate_counters::Counters as _;
+use tidegate_counters::Store;
 use tidegate_telemetry::{CONTENT_TYPE, encode};
 
-use super::asked::Body;
 use super::error::HttpError;
-use super::{Answer, aside, is_asked, json, read, text, with_type};
-use crate::node::Core;
+use super::{Answer, aside, is_asked, json, text, with_type};
+use crate::node::{Core, Node};
 
 /// How many of the most refused are shown if nobody says how many.
 const TOP: usize = 20;
@@ -27,7 +24,7 @@ pub(super) fn ready(core: &Core, query: Option<&str>) -> Result<Answer, HttpErro
         return Ok(text(status, format!("{word}\n")));
     }
     let (loads, failures) = node.rules.counts();
-    let (rules, stats) = (node.rules.in_force().book.rules().len(), node.counters.stats());
+    let rules = node.rules.in_force().book.rules().len();
     let mut told = format!("{word}\n");
     let last =
         if node.rules.last_load_failed() { "; the last one had errors, the one before stays" } else { "" };
@@ -35,15 +32,7 @@ pub(super) fn ready(core: &Core, query: Option<&str>) -> Result<Answer, HttpErro
         told,
         "rules     {rules} in force, loaded {loads} times, {failures} loads with errors{last}"
     );
-    let _ = writeln!(
-        told,
-        "counters  in memory: this node limits alone, every other node grants the same limits again; a crash forgets them"
-    );
-    let _ = writeln!(
-        told,
-        "          {} keys of {} slots, {} forgotten while they counted",
-        stats.keys, stats.slots, stats.evicted_live
-    );
+    tell_counters(node, &mut told);
     for (setting, domain) in node.missing_domains(&node.rules.in_force().book) {
         let _ = writeln!(
             told,
@@ -51,6 +40,40 @@ pub(super) fn ready(core: &Core, query: Option<&str>) -> Result<Answer, HttpErro
         );
     }
     Ok(text(status, told))
+}
+
+/// Where the counters are, and what is wrong there. A store that does not answer makes no node unready: its rules say what holds then.
+fn tell_counters(node: &Node, told: &mut String) {
+    let redis = match &node.store {
+        Store::Memory(memory) => {
+            let stats = memory.stats();
+            let _ = writeln!(
+                told,
+                "counters  in memory: this node limits alone, every other node grants the same limits again; \
+                 a crash forgets them\n          {} keys of {} slots, {} forgotten while they counted",
+                stats.keys, stats.slots, stats.evicted_live
+            );
+            return;
+        }
+        Store::Redis(redis) => redis,
+    };
+    let stats = redis.stats();
+    let connections: u64 = stats.servers.iter().map(|server| server.connections).sum();
+    let errors: u64 = stats.errors.iter().map(|(_, count)| count).sum();
+    let _ = writeln!(
+        told,
+        "counters  in Redis at {}: the fleet shares them\n          \
+         {connections} connections to {} servers, {} requests wait, {errors} errors so far",
+        redis.place(),
+        stats.servers.len(),
+        stats.in_flight
+    );
+    if let Some(why) = node.failures.lately(node.now()) {
+        let _ = writeln!(
+            told,
+            "          degraded: it did not answer ({why}); the rules' on_store_failure answers then"
+        );
+    }
 }
 
 /// All metrics. There may be a hundred thousand rules.
@@ -75,42 +98,20 @@ pub(super) async fn top(core: &Core, query: Option<&str>) -> Result<Answer, Http
         let top = node.top.top(count, now, &in_force.metrics);
         let keys = top.keys.iter().map(|key| {
             let rule = key.rule.as_ref().map(|labels| labels.rule.to_string());
-            json!({ "rule": rule, "key": key.key.to_string(), "refused": key.count, "atMostTooMany": key.error })
+            let mut told = json!({
+                "rule": rule,
+                "key": key.key.to_string(),
+                "refused": key.count,
+                "atMostTooMany": key.error,
+            });
+            if let Some(tag) = key.tag {
+                told["tag"] = json!(tag.to_string());
+            }
+            told
         });
         let keys: Vec<_> = keys.collect();
         let seconds = now.minus(top.since.max(Micros::new(node.started_us))).secs_up();
         Ok(json!({ "seconds": seconds, "keys": keys, "othersAtMost": top.others_at_most }).to_string())
     });
     Ok(json(200, body.await?.into_bytes()))
-}
-
-/// What the counters of a request hold; they are only looked at.
-pub(super) async fn inspect(core: &Core, request: Request<Incoming>) -> Result<Answer, HttpError> {
-    let bytes = read::read(request.into_body()).await?;
-    let Body::One(asked) = Body::parse(&bytes)? else {
-        return Err(HttpError::invalid("one at a time: no list"));
-    };
-    let (node, now) = (&core.node, core.node.now());
-    let in_force = node.rules.in_force();
-    let parts = asked.parts(node.default_domain(&in_force.book), None)?;
-    let mut plan = tidegate_core::Plan::new();
-    in_force.book.plan(&parts.query(), &mut plan);
-    let mut counters = Vec::new();
-    for take in plan.takes() {
-        let limit = plan.limit(take);
-        let held = node.counters.inspect(take.key, take.tag, limit, now).await;
-        let held = held.map_err(|error| HttpError::broken(error.to_string()))?;
-        counters.push(json!({
-            "rule": take.rule.map(|rule| &*rule.id),
-            "key": take.key.to_string(),
-            "limit": limit.amount(),
-            "label": limit.label(),
-            "used": held.used,
-            "remaining": held.verdict.remaining,
-            "resetAfterMs": held.verdict.reset_after.get().div_ceil(1_000),
-            "stored": held.stored,
-            "bound": { "over": held.verdict.bound.over, "under": held.verdict.bound.under },
-        }));
-    }
-    Ok(json(200, json!({ "counters": counters }).to_string().into_bytes()))
 }

@@ -2,6 +2,7 @@
 
 mod asked; // what a body of JSON asks
 mod check; // decisions
+mod counters; // single counters
 mod error; // requests that cannot be answered
 mod look; // health, metrics, the most refused
 mod read; // bodies, bounded
@@ -42,6 +43,9 @@ const PATHS: &[(&str, Method, Page)] = &[
     ("/v1/refund", Method::POST, Page::Decide(Verb::Refund)),
     ("/v1/settle", Method::POST, Page::Decide(Verb::Settle)),
     ("/v1/inspect", Method::POST, Page::Inspect),
+    ("/v1/counters/reset", Method::POST, Page::Reset),
+    ("/v1/counters/{key}", Method::GET, Page::Counter { reset: false }),
+    ("/v1/counters/{key}", Method::DELETE, Page::Counter { reset: true }),
     ("/v1/top", Method::GET, Page::Top),
     ("/livez", Method::GET, Page::Live),
     ("/readyz", Method::GET, Page::Ready),
@@ -54,6 +58,8 @@ const PATHS: &[(&str, Method, Page)] = &[
 enum Page {
     Decide(Verb),
     Inspect,
+    Reset,
+    Counter { reset: bool },
     Top,
     Live,
     Ready,
@@ -62,23 +68,60 @@ enum Page {
 
 async fn route(core: Rc<Core>, request: Request<Incoming>) -> Result<Answer, HttpError> {
     let path = request.uri().path();
-    let Some((_, method, page)) = PATHS.iter().find(|(known, ..)| *known == path) else {
-        return Err(HttpError::not_found(path));
-    };
+    let of_path: Vec<_> = PATHS.iter().filter(|(known, ..)| fits(known, path)).collect();
+    // A path without a part that is open stands before those that have one.
+    let Some((first, ..)) = of_path.first() else { return Err(HttpError::not_found(path)) };
+    let methods = of_path.iter().filter(|(known, ..)| known == first);
     // Whoever may read may ask whether there is something to read.
-    let method_fits =
-        request.method() == method || (request.method() == Method::HEAD && *method == Method::GET);
-    if !method_fits {
-        return Err(HttpError::method(path, method));
-    }
+    let asked = if request.method() == Method::HEAD { &Method::GET } else { request.method() };
+    let Some((_, _, page)) = methods.clone().find(|(_, method, _)| method == asked) else {
+        let methods: Vec<&str> = methods.map(|(_, method, _)| method.as_str()).collect();
+        return Err(HttpError::method(path, &methods.join(", ")));
+    };
     match page {
         Page::Decide(verb) => check::answer(&core, *verb, request).await,
-        Page::Inspect => look::inspect(&core, request).await,
+        Page::Inspect => counters::inspect(&core, request).await,
+        Page::Reset => counters::reset(&core, request).await,
+        Page::Counter { reset } => {
+            let key = path.rsplit('/').next().unwrap_or_default();
+            counters::by_key(&core, &request, key, *reset).await
+        }
         Page::Top => look::top(&core, request.uri().query()).await,
         Page::Live => Ok(text(200, "ok\n".into())),
         Page::Ready => look::ready(&core, request.uri().query()),
         Page::Metrics => look::metrics(&core).await,
     }
+}
+
+/// Is this the path, whatever stands in the part that is open?
+fn fits(known: &str, path: &str) -> bool {
+    match known.strip_suffix("{key}") {
+        Some(start) => path.strip_prefix(start).is_some_and(|rest| !rest.is_empty() && !rest.contains('/')),
+        None => known == path,
+    }
+}
+
+/// What the query says about a word, without its percent signs.
+fn query_value(query: Option<&str>, word: &str) -> Result<Option<String>, HttpError> {
+    let parts = query.unwrap_or_default().split('&');
+    let Some(value) = parts
+        .filter_map(|part| part.split_once('='))
+        .find_map(|(name, value)| (name == word).then_some(value))
+    else {
+        return Ok(None);
+    };
+    let wrong =
+        || HttpError::invalid(format!("`{word}` in the query has a % without two hexadecimal digits"));
+    let mut pieces = value.split('%');
+    let mut bytes = pieces.next().unwrap_or_default().as_bytes().to_vec();
+    for piece in pieces {
+        let (digits, rest) = piece.split_at_checked(2).ok_or_else(wrong)?;
+        let digits = Some(digits).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        bytes.push(digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()).ok_or_else(wrong)?);
+        bytes.extend_from_slice(rest.as_bytes());
+    }
+    let text = String::from_utf8(bytes);
+    text.map(Some).map_err(|_| HttpError::invalid(format!("`{word}` in the query is not UTF-8")))
 }
 
 /// Is this word one of the query's parts, as in `?enforce&explain` or `?enforce=true`?
@@ -126,8 +169,32 @@ fn json(status: u16, body: Vec<u8>) -> Answer {
     with_type(status, "application/json", body)
 }
 
-fn allow(answer: &mut Answer, method: &Method) {
-    if let Ok(value) = HeaderValue::from_str(method.as_str()) {
+fn allow(answer: &mut Answer, methods: &str) {
+    if let Ok(value) = HeaderValue::from_str(methods) {
         answer.headers_mut().insert(ALLOW, value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_a_query_are_read_without_their_percent_signs() {
+        let value = |query: &str| query_value(Some(query), "rule").map_err(|_| ());
+        assert_eq!(value("a=b&rule=shop%7Ckey%23a+b%20%c3%a4&rule=no"), Ok(Some("shop|key#a+b ä".into())));
+        assert_eq!(value("rules=x"), Ok(None));
+        assert_eq!(value("rule="), Ok(Some(String::new())));
+        for wrong in ["rule=%", "rule=%4", "rule=%+4", "rule=%zz", "rule=%ff", "rule=%ä"] {
+            assert_eq!(value(wrong), Err(()), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_open_part_is_one_part() {
+        assert!(fits("/v1/counters/{key}", "/v1/counters/abc"));
+        for path in ["/v1/counters/", "/v1/counters", "/v1/counters/a/b", "/v1/counter/abc"] {
+            assert!(!fits("/v1/counters/{key}", path), "{path}");
+        }
     }
 }

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::convert::Infallible;
 use std::future::Future;
 use std::hash::{BuildHasher as _, RandomState};
+use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::time::Duration;
@@ -22,7 +23,7 @@ use tokio::sync::watch;
 use tokio::task::spawn_local;
 use tokio::time::{sleep, timeout};
 
-use super::accept::Arrival;
+use super::accept::{Arrival, Entrance};
 use super::cores::Phase;
 use super::counted::Counted;
 
@@ -67,6 +68,10 @@ pub struct Lifetime {
     pub idle: Duration,
 }
 
+/// Who sent a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Peer(pub(crate) SocketAddr);
+
 /// Answers requests, on one thread.
 pub trait Serve {
     /// What the answers are made of.
@@ -99,9 +104,9 @@ pub(super) async fn serve<S: Serve + 'static>(
     let Arrival { stream, peer, entrance, place } = arrival;
     let Ok(stream) = TcpStream::from_std(stream) else { return };
     let ended = match &entrance.tls {
-        None => converse(serves, stream, entrance.protocol, entrance.lifetime, phase).await,
+        None => converse(serves, stream, peer, &entrance, phase).await,
         Some(tls) => match timeout(GREETING_MAX, tls.accept(stream)).await {
-            Ok(Ok(stream)) => converse(serves, stream, entrance.protocol, entrance.lifetime, phase).await,
+            Ok(Ok(stream)) => converse(serves, stream, peer, &entrance, phase).await,
             refused => {
                 entrance.turn_away(ConnectionRefused::Handshake);
                 Err(refused
@@ -118,13 +123,17 @@ pub(super) async fn serve<S: Serve + 'static>(
 async fn converse<S: Serve + 'static>(
     serves: Rc<S>,
     stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
-    protocol: Protocol,
-    lifetime: Lifetime,
+    peer: SocketAddr,
+    entrance: &Entrance,
     phase: watch::Receiver<Phase>,
 ) -> Result<(), String> {
     let (stream, read) = Counted::new(stream);
     let io = TokioIo::new(stream);
-    let service = service_fn(move |request| {
+    let (protocol, lifetime) = (entrance.protocol, entrance.lifetime);
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        if protocol == Protocol::Http {
+            request.extensions_mut().insert(Peer(peer)); // It takes memory, and nobody asks for it on the way of decisions over RLS.
+        }
         let answer = serves.clone().answer(protocol, request);
         async move { Ok::<_, Infallible>(answer.await) }
     });

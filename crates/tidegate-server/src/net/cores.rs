@@ -73,7 +73,7 @@ impl Cores {
             let (make, phases) = (make.clone(), phases.clone());
             let thread = std::thread::Builder::new().name(format!("core-{number}"));
             // It ends when nothing more can arrive; nobody has to wait for that.
-            thread.spawn(move || run(&runtime, make(number), waiting, phases))?;
+            thread.spawn(move || run(&runtime, || make(number), waiting, phases))?;
             doors.push(Door { arrivals, load: Arc::default() });
         }
         Ok(Self { doors, phase })
@@ -114,13 +114,13 @@ impl Cores {
 
 fn run<S: Serve + 'static>(
     runtime: &runtime::Runtime,
-    serves: S,
+    make: impl FnOnce() -> S,
     mut waiting: mpsc::Receiver<(Arrival, Load)>,
     phases: watch::Receiver<Phase>,
 ) {
-    let (tasks, serves) = (LocalSet::new(), Rc::new(serves));
+    let tasks = LocalSet::new();
     tasks.block_on(runtime, async {
-        let phases = here(phases);
+        let (serves, phases) = (Rc::new(make()), here(phases)); // What is made may have tasks of its own.
         while let Some((arrival, load)) = waiting.recv().await {
             let (serves, phases) = (serves.clone(), phases.clone());
             spawn_local(async move {

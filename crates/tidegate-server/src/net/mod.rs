@@ -7,6 +7,7 @@ mod counted; // how much a connection has said
 mod places; // how many connections there may be
 
 pub use accept::{Entrance, Listener, listen};
+pub(crate) use connection::Peer;
 pub use connection::{Lifetime, Protocol, Serve};
 pub use cores::{Cores, Phase};
 pub use places::{PlaceLimits, Places};

@@ -129,7 +129,7 @@ impl<'a> Told<'a> {
         let quota_passes = decision.quota_passes();
         for (take, planned) in decision.plan.takes().iter().enumerate().take(decision.answers.len()) {
             let role = decision.role(take);
-            if role == Role::Shadow {
+            if role == Role::Shadow || !decision.is_asked(take) {
                 continue;
             }
             if told == Some(take) {

@@ -1,6 +1,10 @@
 //! One call of `ShouldRateLimit`, from the bytes of the request to the bytes of the answer. Knows neither gRPC nor HTTP.
 
-use tidegate_core::{Algorithm, Fate, Limit, Micros, OnStoreFailure, Query, Rule, Unit};
+use std::rc::Rc;
+
+use bytes::Bytes;
+use tidegate_core::{Algorithm, Fate, Limit, Micros, OnStoreFailure, Plan, Query, Rule, Unit};
+use tidegate_counters::Hand;
 
 use super::request::RateLimitRequest;
 use super::response::{Code, CurrentLimit, ResponseWriter, Status};
@@ -33,11 +37,17 @@ impl Answered {
     pub(super) const REFUSED: Self = Self { admitted: false, lease: None };
 }
 
+impl<'a> RateLimitRequest<'a> {
+    fn query<'q>(&'q self, domain: &'q str, lease: &'q LeaseId) -> Query<'q> {
+        Query { domain, entries: &self.entries, descriptors: &self.descriptors, lease: Some(lease.as_str()) }
+    }
+}
+
 impl Core {
-    /// Answers a call: writes the response to `out`.
+    /// Answers a call: writes the response to `out`. On counters in memory it does not wait.
     ///
     /// `trace` is the caller's `traceparent`, `standing` says whether it is one of us.
-    pub fn should_rate_limit(
+    pub async fn should_rate_limit(
         &self,
         message: &[u8],
         standing: Standing,
@@ -45,8 +55,65 @@ impl Core {
         now: Micros,
         out: &mut Vec<u8>,
     ) -> Result<Answered, CallError> {
-        let request =
-            RateLimitRequest::parse(message).map_err(|error| CallError::Invalid(error.to_string()))?;
+        self.should_rate_limit_as(self.fresh_lease(), message, standing, trace, now, out).await
+    }
+
+    /// An id for places that nobody names.
+    pub(super) fn fresh_lease(&self) -> LeaseId {
+        LeaseId::new(self.fresh_id())
+    }
+
+    /// The same, with the id under which places are taken.
+    pub(super) async fn should_rate_limit_as(
+        &self,
+        lease: LeaseId,
+        message: &[u8],
+        standing: Standing,
+        trace: Option<&str>,
+        now: Micros,
+        out: &mut Vec<u8>,
+    ) -> Result<Answered, CallError> {
+        match &self.hand {
+            Hand::Memory(memory) => {
+                let request = read(message)?;
+                let domain = match self.asked(&request, standing, out)? {
+                    Ok(domain) => domain,
+                    Err(answered) => return Ok(answered),
+                };
+                let (query, start) = (request.query(domain, &lease), out.len());
+                self.decide_now(memory, &query, &Asks::Planned, trace, now, |decided| {
+                    out.truncate(start); // If the first attempt broke half-way.
+                    self.write(decided, &query, &lease, out)
+                })
+            }
+            // A request is large, and a call that waits is moved: in a place of its own it is not.
+            Hand::Redis(_) => {
+                let waits = async move {
+                    let request = read(message)?;
+                    let domain = match self.asked(&request, standing, out)? {
+                        Ok(domain) => domain,
+                        Err(answered) => return Ok(answered),
+                    };
+                    let (query, start) = (request.query(domain, &lease), out.len());
+                    let decided = self.decide_later(&query, &Asks::Planned, trace, now, |decided| {
+                        out.truncate(start);
+                        self.write(decided, &query, &lease, out)
+                    });
+                    decided.await
+                };
+                Box::pin(waits).await
+            }
+        }
+    }
+
+    /// The domain in which a request is to be decided; or the answer, which is written, where there is nothing to decide.
+    #[inline]
+    fn asked<'a>(
+        &'a self,
+        request: &RateLimitRequest<'a>,
+        standing: Standing,
+        out: &mut Vec<u8>,
+    ) -> Result<Result<&'a str, Answered>, CallError> {
         if request.domain.is_empty() {
             return Err(CallError::Invalid("the domain must not be empty".into()));
         }
@@ -55,29 +122,27 @@ impl Core {
         }
         if request.too_much {
             refuse_all(request.descriptors_came, out);
-            return Ok(Answered::REFUSED);
+            return Ok(Err(Answered::REFUSED));
         }
-        let id = LeaseId::new(self.fresh_id());
-        let Some(domain) = self.domain_of(&request, standing) else {
-            return Ok(admit_all(request.descriptors_came, out));
-        };
-        let query = Query {
-            domain,
-            entries: &request.entries,
-            descriptors: &request.descriptors,
-            lease: Some(id.as_str()),
-        };
-        let start = out.len();
-        self.decide(&query, &Asks::Planned, trace, now, |decided| {
-            out.truncate(start); // If the first attempt broke half-way.
-            match decided {
-                Decided::Counted(decision, in_force) => {
-                    let told = self.write_decision(decision, in_force, &query, &id, out);
-                    Ok(Answered { admitted: decision.admitted, lease: told.then_some(id) })
-                }
-                Decided::ByPolicy(policy) => by_policy(policy, query.descriptors.len(), out),
+        let domain = self.domain_of(request, standing);
+        Ok(domain.ok_or_else(|| admit_all(request.descriptors_came, out)))
+    }
+
+    /// Writes what was decided.
+    fn write(
+        &self,
+        decided: Decided<'_>,
+        query: &Query<'_>,
+        lease: &LeaseId,
+        out: &mut Vec<u8>,
+    ) -> Result<Answered, CallError> {
+        match decided {
+            Decided::Counted(decision, in_force) => {
+                let told = self.write_decision(decision, in_force, query, lease, out);
+                Ok(Answered { admitted: decision.admitted, lease: told.then_some(*lease) })
             }
-        })
+            Decided::ByPolicy(policy) => by_policy(policy, query.descriptors.len(), out),
+        }
     }
 
     /// The domain that it is counted in; none if it is not counted.
@@ -88,17 +153,17 @@ impl Core {
         }
     }
 
-    /// Gives back the places that a call took whose answer nobody will read.
-    pub(super) fn give_back(&self, message: &[u8], standing: Standing, lease: LeaseId) {
-        let Ok(request) = RateLimitRequest::parse(message) else { return };
-        let Some(domain) = self.domain_of(&request, standing) else { return };
-        let query = Query {
-            domain,
-            entries: &request.entries,
-            descriptors: &request.descriptors,
-            lease: Some(lease.as_str()),
-        };
-        self.decide(&query, &Asks::Release, None, self.node.now(), |_| ());
+    /// Gives back the places that a call took, or may have taken, whose answer nobody will read.
+    pub(super) fn give_back(self: &Rc<Self>, message: Bytes, standing: Standing, lease: LeaseId) {
+        let core = self.clone();
+        self.later(async move {
+            let Ok(request) = RateLimitRequest::parse(&message) else { return };
+            let Some(domain) = core.domain_of(&request, standing) else { return };
+            let query = request.query(domain, &lease);
+            if takes_fresh_places(&core.node.rules.in_force(), &query) {
+                core.decide(&query, &Asks::Release, None, core.node.now(), |_| ()).await;
+            }
+        });
     }
 
     /// Says whether it told an id that nobody else knows.
@@ -144,6 +209,18 @@ impl Core {
             writer.body(&text);
         }
     }
+}
+
+#[inline]
+fn read(message: &[u8]) -> Result<RateLimitRequest<'_>, CallError> {
+    RateLimitRequest::parse(message).map_err(|error| CallError::Invalid(error.to_string()))
+}
+
+/// Does a request take places under an id that only its answer tells?
+fn takes_fresh_places(in_force: &InForce, query: &Query<'_>) -> bool {
+    let mut plan = Plan::new();
+    in_force.book.plan(query, &mut plan);
+    plan.takes().iter().any(|take| take.fresh)
 }
 
 /// What a descriptor is told.

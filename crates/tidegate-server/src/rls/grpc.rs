@@ -63,7 +63,8 @@ impl From<CallError> for Failed {
     }
 }
 
-/// One call of `ShouldRateLimit`. Dropped while it waits for the message, it has done nothing; after that it does not wait.
+/// One call of `ShouldRateLimit`. Dropped while it waits for the message, it has done nothing; dropped while it waits for the counters, it
+/// may have been charged, but the places that it took are given back.
 pub(crate) struct Call {
     core: Rc<Core>,
     body: Incoming,
@@ -106,7 +107,10 @@ impl Call {
                 (read, self.core.node.now())
             }
         };
-        let answered = message.and_then(|message| self.decide(message, now));
+        let answered = match message {
+            Ok(message) => self.decide(message, now).await,
+            Err(failed) => Err(failed),
+        };
         let (outcome, response) = match answered {
             Ok((true, body)) => (RequestOutcome::Admitted, body.response()),
             Ok((false, body)) => (RequestOutcome::Refused, body.response()),
@@ -120,25 +124,40 @@ impl Call {
     }
 
     fn holding(&self, message: Bytes, lease: LeaseId) -> Held {
-        Held { core: self.core.clone(), message, standing: self.standing, lease }
+        Held { core: self.core.clone(), message, standing: self.standing, lease, in_vain: true }
     }
 
     /// Answers the message, if it is not too large.
-    fn decide(&self, message: Option<Bytes>, now: Micros) -> Result<(bool, UnaryBody), Failed> {
+    async fn decide(&self, message: Option<Bytes>, now: Micros) -> Result<(bool, UnaryBody), Failed> {
         let trace = self.trace.as_ref().and_then(|value| value.to_str().ok());
         let mut out = Vec::with_capacity(ANSWER_BYTES);
         out.extend_from_slice(&[0; PREFIX_BYTES]);
-        let answered = match &message {
-            Some(message) => self.core.should_rate_limit(message, self.standing, trace, now, &mut out)?,
+        let (answered, held) = match message {
+            Some(message) => {
+                let lease = self.core.fresh_lease();
+                // Dropped while it waits, this gives back what the counters may be about to give.
+                let waits = self.core.waits().then(|| Box::new(self.holding(message.clone(), lease)));
+                let (core, standing) = (&self.core, self.standing);
+                let asked = core.should_rate_limit_as(lease, &message, standing, trace, now, &mut out);
+                let answered = asked.await;
+                let holds = answered.as_ref().is_ok_and(|answered| answered.lease.is_some());
+                let held = match waits {
+                    Some(held) if holds => Some(held),
+                    Some(mut held) => {
+                        held.read();
+                        None
+                    }
+                    None => holds.then(|| Box::new(self.holding(message, lease))),
+                };
+                (answered?, held)
+            }
             None => {
                 refuse_unread(&mut out);
-                Answered::REFUSED
+                (Answered::REFUSED, None)
             }
         };
         let length = u32::try_from(out.len() - PREFIX_BYTES).unwrap_or(u32::MAX);
         out[1..PREFIX_BYTES].copy_from_slice(&length.to_be_bytes());
-        let held = message.zip(answered.lease);
-        let held = held.map(|(message, lease)| Box::new(self.holding(message, lease)));
         Ok((answered.admitted, UnaryBody::Message(out.into(), held)))
     }
 }
@@ -288,7 +307,7 @@ pub(crate) fn unknown_call(path: &str) -> Response<UnaryBody> {
 /// One message, and that it is well.
 #[derive(Debug)]
 pub(crate) enum UnaryBody {
-    /// The message is still to be sent. What it says is held is given back if it never is.
+    /// The message is still to be sent. What it says is held is given back if it never is: the caller has gone, or gave up.
     Message(Bytes, Option<Box<Held>>),
     /// The status is, and the message may be waiting still.
     Status(Option<Box<Held>>),
@@ -296,26 +315,34 @@ pub(crate) enum UnaryBody {
     Done,
 }
 
-/// Places that were taken for a call, under an id that only its answer tells.
+/// Places that were taken for a call, under an id that only its answer tells. Dropped before somebody has read that, they are given back:
+/// it would be a minute, or whatever the limit says, until they expire.
 pub(crate) struct Held {
     core: Rc<Core>,
     message: Bytes,
     standing: Standing,
     lease: LeaseId,
+    in_vain: bool,
+}
+
+impl Held {
+    /// Somebody has read the answer, or there is nothing to give back.
+    fn read(&mut self) {
+        self.in_vain = false;
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if self.in_vain {
+            self.core.give_back(self.message.clone(), self.standing, self.lease);
+        }
+    }
 }
 
 impl fmt::Debug for Held {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Held").field("lease", &self.lease).finish_non_exhaustive()
-    }
-}
-
-impl Drop for UnaryBody {
-    fn drop(&mut self) {
-        // The caller has gone, or gave up. It would be a minute, or whatever the limit says, until the places expire.
-        if let Self::Message(_, Some(held)) | Self::Status(Some(held)) = self {
-            held.core.give_back(&held.message, held.standing, held.lease);
-        }
     }
 }
 
@@ -343,7 +370,9 @@ impl Body for UnaryBody {
             }
             // Nobody asks for this before the message is on its way. Whoever reads it holds what it says.
             Self::Status(held) => {
-                *held = None;
+                if let Some(mut held) = held.take() {
+                    held.read();
+                }
                 *self = Self::Done;
                 let mut trailers = HeaderMap::with_capacity(1);
                 trailers.insert(GRPC_STATUS, HeaderValue::from_static("0"));

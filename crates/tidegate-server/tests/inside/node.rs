@@ -10,14 +10,16 @@ use prost::Message as _;
 use tidegate_clock::{Clock, ManualClock};
 use tidegate_config::{LiveRules, RuleFiles, Style};
 use tidegate_core::{Micros, OnStoreFailure, Query, Secret};
-use tidegate_counters::{Memory, MemorySize};
+use tidegate_counters::{Memory, MemorySize, Store};
 use tidegate_server::reply::body::BodyStyle;
 use tidegate_server::rls::{Beside, CallError};
 use tidegate_server::{
     Core, Cores, Entrance, Entrances, InForce, Lifetime, Node, PlaceLimits, Places, Protocol, Receipts,
-    ReplyStyle, Standing, listen,
+    ReplyStyle, Standing, StoreFailures, listen,
 };
 use tidegate_telemetry::{Build, Metrics, RefusalLog, TopKeys};
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::LocalSet;
 
 #[path = "../messages/mod.rs"]
 mod messages;
@@ -27,6 +29,8 @@ pub(crate) use messages::{Descriptor, Entry, Request, Response};
 pub(crate) struct Inside {
     core: Core,
     pub(crate) clock: ManualClock,
+    runtime: Runtime,
+    tasks: LocalSet,
 }
 
 pub(crate) const START: Micros = Micros::from_secs(1_800_000_000);
@@ -34,16 +38,26 @@ pub(crate) const START: Micros = Micros::from_secs(1_800_000_000);
 impl Inside {
     /// A node with these rules. `fault` is shown each request before it is decided.
     pub(crate) fn new(rules: &'static str, fault: Option<fn(&Query<'_>)>) -> Self {
+        let memory = Memory::new(MemorySize::of_bytes(1 << 20), START).expect("a megabyte");
+        Self::on(Store::Memory(Arc::new(memory)), rules, fault)
+    }
+
+    /// The same, on this store.
+    pub(crate) fn on(store: Store, rules: &'static str, fault: Option<fn(&Query<'_>)>) -> Self {
         let clock = ManualClock::at(START.get());
         let files = RuleFiles { texts: vec![("rules.yaml".into(), rules)], ..RuleFiles::default() };
         let secret = Secret::new([7; 16]);
-        let live = LiveRules::start_with(files, secret, |book, before| InForce::new(book, 1, before));
+        let tags = store.wants_tags();
+        let live = LiveRules::start_with(files, secret, move |book, before| {
+            InForce::new(if tags { book.with_tags() } else { book }, 1, before)
+        });
         let (rules, _) =
             live.unwrap_or_else(|loaded| panic!("{}", loaded.report.render(&loaded.sources, Style::Plain)));
         let places = || Places::new(PlaceLimits { all: 100, of_peer: 100 });
         let node = Node {
             rules,
-            counters: Arc::new(Memory::new(MemorySize::of_bytes(1 << 20), START).expect("a megabyte")),
+            store,
+            failures: StoreFailures::default(),
             clock: Clock::from(&clock),
             metrics: Metrics::new(1),
             refusals: RefusalLog::new(0, 1),
@@ -63,7 +77,10 @@ impl Inside {
             aside: tokio::sync::Semaphore::new(1),
             fault,
         };
-        Self { core: Core::new(0, Arc::new(node)), clock }
+        let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let tasks = LocalSet::new();
+        let core = tasks.block_on(&runtime, async { Core::new(0, Arc::new(node)) });
+        Self { core, clock, runtime, tasks }
     }
 
     /// Asks over Envoy's protocol for one unit, or none, of these entries of the domain `shop`.
@@ -73,13 +90,9 @@ impl Inside {
         let descriptor = Descriptor { entries, hits_addend: Some(hits), ..Descriptor::default() };
         let request = Request { domain: "shop".into(), descriptors: vec![descriptor], hits_addend: 0 };
         let mut out = Vec::new();
-        self.core.should_rate_limit(
-            &request.encode_to_vec(),
-            Standing::Outside,
-            None,
-            self.core.node.now(),
-            &mut out,
-        )?;
+        let (message, now) = (request.encode_to_vec(), self.core.node.now());
+        let asked = self.core.should_rate_limit(&message, Standing::Outside, None, now, &mut out);
+        self.tasks.block_on(&self.runtime, asked)?;
         Ok(Response::decode(out.as_slice()).expect("a response"))
     }
 

@@ -38,7 +38,7 @@ enum Verb {
     Check(check::Check),
     /// Ask a running node what would become of a request, and why; nothing is charged
     Explain(explain::Explain),
-    /// Ask a running node what the counters of a request hold
+    /// Ask a running node what the counters of a request hold, or to reset them
     Inspect(inspect::Inspect),
     /// Check, show and compare rule files
     #[command(subcommand)]

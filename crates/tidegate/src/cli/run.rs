@@ -25,7 +25,8 @@ SIGHUP loads the rules again; SIGTERM lets everybody finish, saves the counters 
 Examples:
   tidegate run                                           on this machine, to try it
   tidegate run --rls-listen 0.0.0.0:8081                 Envoy on other machines may call it
-  tidegate run --rules-path shop.yaml --log-format json  one rule file; logs for machines")]
+  tidegate run --rules-path shop.yaml --log-format json  one rule file; logs for machines
+  tidegate run --store-url redis://127.0.0.1:6379        counters in Redis, which a fleet of nodes shares")]
 pub(crate) struct Run {
     #[command(flatten)]
     settings: SettingFlags,
@@ -65,9 +66,10 @@ fn serve(settings: Settings) -> io::Result<ExitCode> {
 fn greeting(running: &Running) -> String {
     let [rls, http] = running.serving.addresses;
     let mut text = format!(
-        "Tidegate {} is running. It limits alone: counters are in its memory.\n\n  \
+        "Tidegate {} is running. {}\n\n  \
          RLS   {rls}  (gRPC: point Envoy here)\n  HTTP  http://{http}  (checks, /metrics, /readyz)\n",
         env!("CARGO_PKG_VERSION"),
+        running.serving.counts_in(),
     );
     if running.serving.demo {
         text += &format!(

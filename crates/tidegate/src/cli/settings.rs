@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches};
-use tidegate_config::{FILE_VARIABLE, Given, Resolved, SETTINGS_FILE, Setting, resolve};
+use tidegate_config::{Code, FILE_VARIABLE, Given, Resolved, SETTINGS_FILE, Setting, resolve};
+
+use crate::node::fleet;
 
 /// What the command line says about settings.
 #[derive(Clone, Debug, Default)]
@@ -18,7 +20,14 @@ impl SettingFlags {
         // What is no text is told of where it is used; left out, it would be ignored in silence.
         let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
         let variables = std::env::vars_os().map(|(name, value)| (text(name), text(value)));
-        resolve(&Given { file: self.file.clone(), flags: self.flags.clone(), variables: variables.collect() })
+        let given =
+            Given { file: self.file.clone(), flags: self.flags.clone(), variables: variables.collect() };
+        let mut resolved = resolve(&given);
+        // Which stores there are is known where they are asked, and an error is told where it was written.
+        if let Err(error) = fleet::settings(&resolved.settings.store) {
+            resolved.refuse("store.url", Code::BadStoreUrl, error.to_string());
+        }
+        resolved
     }
 }
 

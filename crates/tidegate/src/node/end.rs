@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tidegate_counters::Store;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::sleep;
@@ -56,7 +57,9 @@ impl Running {
             tracing::warn!("told to end a second time: ending at once, counters are not saved");
             return ExitCode::FAILURE;
         }
-        serving.data.save_counters(&serving.node.counters, serving.node.now());
+        if let Store::Memory(counters) = &serving.node.store {
+            serving.data.save_counters(counters, serving.node.now());
+        }
         tracing::info!("ended");
         ExitCode::SUCCESS
     }

@@ -2,6 +2,7 @@
 
 mod data; // what outlives the process
 mod end; // signals, and how a node ends
+pub(crate) mod fleet; // counters that nodes share
 mod internal; // secrets of calls from inside
 mod rules; // which rules, and what is told when they change
 
@@ -16,13 +17,13 @@ use arc_swap::ArcSwap;
 use tidegate_clock::Clock;
 use tidegate_config::{Following, ListenerSettings, Loaded, Settings, Watch};
 use tidegate_core::Micros;
-use tidegate_counters::{Memory, MemoryError, MemorySize};
+use tidegate_counters::{Memory, MemoryError, MemorySize, RedisStore, Store, UrlError};
 use tidegate_server::reply::body::BodyStyle;
 use tidegate_server::reply::headers::Dialect;
 use tidegate_server::rls::Beside;
 use tidegate_server::{
     Core, Cores, Entrance, Entrances, Lifetime, Listener, Node, PlaceLimits, Places, Protocol, Receipts,
-    ReplyStyle, Tls, TlsError, TlsFiles, listen,
+    ReplyStyle, StoreFailures, Tls, TlsError, TlsFiles, listen,
 };
 use tidegate_telemetry::{Build, Metrics, RefusalLog, TopKeys};
 use tokio::runtime::Runtime;
@@ -69,6 +70,9 @@ pub(crate) enum StartError {
         /// Why.
         why: String,
     },
+    /// The store cannot be used.
+    #[error("store.url: {0}")]
+    Store(#[from] UrlError),
     /// There is not that much memory.
     #[error("counters.memory: {0}")]
     Memory(#[from] MemoryError),
@@ -122,18 +126,26 @@ impl Running {
         tell_public(&settings);
 
         let data = Data::open(&settings)?;
+        let store = Self::store(&settings, &data, now)?;
+        let (secret, agreed) = match &store {
+            Store::Memory(_) => (data.secret(), true),
+            Store::Redis(redis) => match fleet::agree(redis, data.secret())? {
+                Ok(secret) => (secret, true),
+                Err(why) => {
+                    tracing::error!(%why, store = redis.place(), "the store does not answer: started without it, and \
+                        on_store_failure answers until it does");
+                    (data.secret(), false)
+                }
+            },
+        };
         let (files, demo) = rules::files(&settings);
-        let (rules, loaded) = rules::load(files, data.secret(), threads).map_err(StartError::Rules)?;
+        let loaded = rules::load(files, secret, threads, store.wants_tags());
+        let (rules, loaded) = loaded.map_err(StartError::Rules)?;
         rules::tell_loaded(&loaded, rules.in_force().book.rules().len(), demo);
-
-        let counters = Arc::new(Memory::new(MemorySize::of_bytes(settings.counters_memory), now)?);
-        data.load_counters(&counters, now);
-        tracing::warn!(
-            "counters are in memory: this node limits alone, and every other node grants the same limits again"
-        );
         let node = Arc::new(Node {
             rules,
-            counters,
+            store,
+            failures: StoreFailures::default(),
             metrics,
             refusals: RefusalLog::new(settings.log_refusals_per_second, threads),
             top: TopKeys::new(threads),
@@ -167,7 +179,10 @@ impl Running {
         for door in [rls, http] {
             runtime.spawn(door.listener.accept(door.entrance, cores.clone(), cores.phases()));
         }
-        sweep(&runtime, &node);
+        match &node.store {
+            Store::Memory(memory) => sweep(&runtime, &node, memory),
+            Store::Redis(redis) => fleet::follow(&node, redis, agreed)?,
+        }
         let following = rules::follow(&node, &settings, demo, &runtime)?;
         let secrets = internal::follow(&node, &settings).transpose()?;
         rules::tell_missing_domains(&node);
@@ -185,6 +200,33 @@ impl Running {
             _secrets: secrets,
         };
         Ok(Self { serving, runtime, signals })
+    }
+
+    /// Where is counted, and that it is told.
+    fn store(settings: &Settings, data: &Data, now: Micros) -> Result<Store, StartError> {
+        if let Some(redis) = fleet::settings(&settings.store)? {
+            let store = RedisStore::new(redis);
+            tracing::info!("counters are in Redis at {}: the fleet shares them", store.place());
+            return Ok(Store::Redis(store));
+        }
+        let counters = Memory::new(MemorySize::of_bytes(settings.counters_memory), now)?;
+        data.load_counters(&counters, now);
+        tracing::warn!(
+            "counters are in memory: this node limits alone, and every other node grants the same limits again"
+        );
+        Ok(Store::Memory(Arc::new(counters)))
+    }
+}
+
+impl Serving {
+    /// Where it counts, for whoever starts it.
+    pub(crate) fn counts_in(&self) -> String {
+        match &self.node.store {
+            Store::Memory(_) => "It limits alone: counters are in its memory.".into(),
+            Store::Redis(redis) => {
+                format!("Its counters are in Redis at {}: the fleet shares them.", redis.place())
+            }
+        }
     }
 }
 
@@ -265,12 +307,13 @@ fn tell_public(settings: &Settings) {
 }
 
 /// Idle keys leave, a few at a time, on a thread where nobody waits.
-fn sweep(runtime: &Runtime, node: &Arc<Node>) {
-    let node = Arc::downgrade(node);
+fn sweep(runtime: &Runtime, node: &Arc<Node>, counters: &Arc<Memory>) {
+    let (node, counters) = (Arc::downgrade(node), counters.clone());
     runtime.spawn(async move {
         let mut every = tokio::time::interval(SWEEP_EVERY);
         while let Some(node) = node.upgrade() {
-            let swept = tokio::task::spawn_blocking(move || node.counters.sweep(node.now()));
+            let counters = counters.clone();
+            let swept = tokio::task::spawn_blocking(move || counters.sweep(node.now()));
             let _ = swept.await; // Its panic has been told already.
             every.tick().await;
         }

@@ -28,8 +28,15 @@ pub(super) fn files(settings: &Settings) -> (RuleFiles, bool) {
 
 pub(super) type Live = Arc<LiveRules<InForce>>;
 
-pub(super) fn load(files: RuleFiles, secret: Secret, threads: usize) -> Result<(Live, Loaded), Box<Loaded>> {
-    LiveRules::start_with(files, secret, move |book, before| InForce::new(book, threads, before))
+pub(super) fn load(
+    files: RuleFiles,
+    secret: Secret,
+    threads: usize,
+    tags: bool,
+) -> Result<(Live, Loaded), Box<Loaded>> {
+    LiveRules::start_with(files, secret, move |book, before| {
+        InForce::new(if tags { book.with_tags() } else { book }, threads, before)
+    })
 }
 
 /// Loads rules again when they change, and tells of it. Without a watch, only a signal does that; the demo never changes.

@@ -75,6 +75,26 @@ async fn check_and_inspect_ask_the_node() {
 }
 
 #[tokio::test]
+async fn counters_are_reset_by_whoever_means_it() {
+    let node = Node::start(RULES);
+    assert_eq!(node.ask(&["check", "user=alice", "--cost", "2"]).code, 0);
+    assert_eq!(node.ask(&["check", "user=alice"]).code, 3);
+    let unasked = node.ask(&["inspect", "--reset", "user=alice"]);
+    assert_eq!((unasked.code, unasked.out.as_str()), (1, ""), "nobody is at a terminal");
+    assert!(unasked.err.contains("add --yes"), "{}", unasked.err);
+    assert_eq!(node.ask(&["check", "user=alice"]).code, 3, "nothing was reset");
+    assert_eq!(node.ask(&["inspect", "--yes", "user=alice"]).code, 2, "yes to what?");
+    for was_there in ["yes", "no"] {
+        let reset = node.ask(&["inspect", "--reset", "--yes", "user=alice"]);
+        let row: Vec<&str> = reset.out.lines().nth(1).expect("a row").split_whitespace().collect();
+        assert_eq!((reset.code, &row[..2]), (0, &["shop|user#per-user", was_there][..]), "{}", reset.out);
+    }
+    let none = node.ask(&["inspect", "--reset", "--yes", "nobody=knows"]);
+    assert_eq!((none.code, none.out.as_str()), (3, "no limit is counted for this request\n"));
+    assert_eq!(node.ask(&["check", "user=alice"]).code, 0);
+}
+
+#[tokio::test]
 async fn who_asks_no_node_is_told_what_to_do() {
     let node = Node::start(RULES);
     let (rls, http) = (node.rls.to_string(), node.http.to_string());
@@ -151,6 +171,14 @@ async fn a_node_that_cannot_run_says_why() {
         answer.err
     );
     assert_eq!(setup.set("rls-listen", "nowhere").run_node().code, 78);
+
+    let setup = Setup::new(RULES).set("store-url", "ftp://tide:secret@here");
+    let answer = setup.run_node();
+    assert_eq!((answer.code, answer.out.as_str()), (78, ""));
+    for words in ["error[bad-store-url]", "--> --store-url:1:1", "warning[password-in-url]"] {
+        assert!(answer.err.contains(words), "no {words} in {}", answer.err);
+    }
+    assert!(!answer.err.contains("secret"), "{}", answer.err);
 }
 
 #[tokio::test]

@@ -356,7 +356,7 @@ async fn every_error_says_how_to_mend_it() {
             "",
             404,
             "there is no /; there are: /v1/check, /v1/acquire, /v1/renew, /v1/release, /v1/refund, \
-             /v1/settle, /v1/inspect, /v1/top, /livez, /readyz, /healthz, /healthcheck, /metrics",
+             /v1/settle, /v1/inspect, /v1/counters/reset, /v1/counters/{key}, /v1/top, /livez, /readyz, /healthz, /healthcheck, /metrics",
         ),
         (
             "POST",
@@ -364,7 +364,7 @@ async fn every_error_says_how_to_mend_it() {
             ALICE,
             404,
             "there is no /v1/check/; there are: /v1/check, /v1/acquire, /v1/renew, /v1/release, /v1/refund, \
-             /v1/settle, /v1/inspect, /v1/top, /livez, /readyz, /healthz, /healthcheck, /metrics",
+             /v1/settle, /v1/inspect, /v1/counters/reset, /v1/counters/{key}, /v1/top, /livez, /readyz, /healthz, /healthcheck, /metrics",
         ),
     ];
     // All on one connection: an error does not end it.

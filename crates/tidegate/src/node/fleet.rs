@@ -1,0 +1,112 @@
+//! The counters that a fleet shares: which store, and the secret that its nodes have in common.
+//!
+//! The secret is in the store. A node offers its own, and adopts what is there; it does so again at every heartbeat, so that a store that
+//! was emptied gets the secret in use back, and nodes that could not ask at their start join the others.
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::io;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tidegate_config::StoreSettings;
+use tidegate_core::Secret;
+use tidegate_counters::{Password, RedisSettings, RedisStore, StoreTls, Unavailable, UrlError};
+use tidegate_server::Node;
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::LocalSet;
+use tokio::time::{sleep, timeout};
+
+/// How long a node that starts waits for the store. After that it starts with its own secret.
+const START_MAX: Duration = Duration::from_secs(2);
+/// How often the secret is offered again, a tenth more or less, so that not all nodes do it at once.
+const HEARTBEAT: Duration = Duration::from_secs(10);
+/// The same until the store has answered for the first time.
+const FIRST_HEARTBEAT: Duration = Duration::from_secs(1);
+/// How long one offer may take.
+const OFFER_MAX: Duration = Duration::from_secs(2);
+
+/// What the settings say about the store; none is in memory.
+pub(crate) fn settings(said: &StoreSettings) -> Result<Option<RedisSettings>, UrlError> {
+    let Some(url) = &said.url else { return Ok(None) };
+    let of_url = RedisSettings::of_url(url)?;
+    let tls_said = said.tls_ca.is_some() || said.tls_certificate.is_some();
+    if tls_said && of_url.tls.is_none() {
+        let what = "store.tls is set, but the URL does not ask for TLS".into();
+        return Err(UrlError { what });
+    }
+    let tls =
+        of_url.tls.map(|_| StoreTls { ca: said.tls_ca.clone(), certificate: said.tls_certificate.clone() });
+    Ok(Some(RedisSettings {
+        tls,
+        user: said.user.clone().or(of_url.user),
+        password: said.password_file.clone().map(Password::File).or(of_url.password),
+        prefix: said.prefix.clone(),
+        timeout: said.timeout,
+        connect_timeout: said.connect_timeout,
+        in_flight_max: said.in_flight,
+        ..of_url
+    }))
+}
+
+/// Offers a secret to the store, and gives the one that holds; if the store does not answer, why.
+pub(super) fn agree(store: &Arc<RedisStore>, own: Secret) -> io::Result<Result<Secret, Unavailable>> {
+    let (runtime, tasks) = (runtime()?, LocalSet::new());
+    let store = store.clone();
+    let agreed = tasks.block_on(&runtime, async move {
+        match timeout(START_MAX, store.counters().agree_on_secret(own)).await {
+            Ok(agreed) => agreed,
+            Err(_) => Err(too_late()),
+        }
+    });
+    Ok(agreed)
+}
+
+/// Goes on offering the secret for as long as the node lives, on a thread where no decision waits. `agreed` says whether the store has
+/// answered already.
+pub(super) fn follow(node: &Arc<Node>, store: &Arc<RedisStore>, agreed: bool) -> io::Result<()> {
+    let (runtime, node, store) = (runtime()?, Arc::downgrade(node), store.clone());
+    let thread = std::thread::Builder::new().name("heartbeat".into());
+    // It ends with the node; nobody has to wait for that.
+    thread.spawn(move || LocalSet::new().block_on(&runtime, beat(node, store, agreed)))?;
+    Ok(())
+}
+
+async fn beat(node: Weak<Node>, store: Arc<RedisStore>, mut agreed: bool) {
+    let hand = store.counters();
+    loop {
+        sleep(if agreed { about(HEARTBEAT) } else { FIRST_HEARTBEAT }).await;
+        let Some(node) = node.upgrade() else { return };
+        let offered = timeout(OFFER_MAX, hand.agree_on_secret(node.rules.secret())).await;
+        match offered.unwrap_or_else(|_| Err(too_late())) {
+            Ok(secret) => {
+                if !agreed {
+                    tracing::info!(store = store.place(), "the store answers");
+                }
+                agreed = true;
+                if node.rules.rekey(secret, |in_force| &in_force.book) {
+                    tracing::warn!(
+                        "the fleet has another secret, which is in use now: counters go on as the fleet's"
+                    );
+                }
+            }
+            Err(why) => {
+                if node.failures.line(&why, node.now()).is_some() {
+                    tracing::warn!(%why, store = store.place(), "the secret of the fleet cannot be looked up; trying again");
+                }
+            }
+        }
+    }
+}
+
+fn too_late() -> Unavailable {
+    Unavailable { why: "no answer in time".into() }
+}
+
+fn runtime() -> io::Result<Runtime> {
+    Builder::new_current_thread().enable_all().build()
+}
+
+fn about(time: Duration) -> Duration {
+    let lot = RandomState::new().hash_one(0_u8) % 201; // Keyed anew each time.
+    time.mul_f64(0.9 + lot as f64 / 1_000.0)
+}
