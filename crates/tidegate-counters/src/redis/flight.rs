@@ -259,7 +259,14 @@ fn give_back(lane: &Rc<Lane>, part: &Part, charged: &[Answer], now: Micros) {
         return;
     }
     // Nobody waits for it. Is it lost on the way, the units stay charged until they leave the window: too few are admitted, never too many.
-    if let Err(why) = lane.ask((part.slot, false), &back, now) {
-        tracing::debug!(%why, "units could not be given back");
-    }
+    let pending = match lane.ask((part.slot, false), &back, now) {
+        Ok(pending) => pending,
+        Err(why) => return tracing::debug!(%why, "units could not be given back"),
+    };
+    // Whoever was refused because of them may be admitted from then on.
+    let (lane, keys) = (lane.clone(), back.iter().map(|take| take.key).collect::<Vec<_>>());
+    tokio::task::spawn_local(async move {
+        let _ = pending.await;
+        keys.into_iter().for_each(|key| lane.store.denials.forget(key));
+    });
 }

@@ -6,7 +6,9 @@ use tidegate_clock::Stopwatch;
 use tidegate_core::Limit;
 use tidegate_testbed::{Cluster, Kind, Server, until};
 
-use crate::support::{Counter, Dice, HOUR, PATIENT, ask, cluster, nothing_lives_for_ever, store, used, with};
+use crate::support::{
+    Counter, Dice, HOUR, PATIENT, Stops, ask, cluster, nothing_lives_for_ever, store, used, with,
+};
 
 const THREADS: u64 = 3;
 const KEYS: u32 = 24;
@@ -36,6 +38,7 @@ fn failed_over_under_load(kind: Kind) {
                 });
             });
         }
+        let _stops = Stops(&stop);
         let mut well = Ok(());
         for replica in [3, 4, 5, 0, 1, 2] {
             let seen = charged.load(SeqCst);
@@ -47,7 +50,6 @@ fn failed_over_under_load(kind: Kind) {
             });
             well = well.and_then(|()| follows(&cluster, replica)).and_then(|()| cluster.failover(replica));
         }
-        stop.store(true, SeqCst);
         well.unwrap_or_else(|error| panic!("{error}"));
     });
     let stats = store.stats();

@@ -1,14 +1,14 @@
 //! Rows 6 and 7: slots move with their keys while they are charged, and a slot stays half moved.
 
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use tidegate_clock::Stopwatch;
 use tidegate_core::Limit;
-use tidegate_testbed::Kind;
+use tidegate_testbed::{Cluster, Kind, until};
 
 use crate::support::{
-    Counter, Dice, HOUR, PATIENT, ask, cluster, nothing_lives_for_ever, store, troubles, used, with,
+    Counter, Dice, HOUR, PATIENT, Stops, ask, cluster, nothing_lives_for_ever, store, troubles, used, with,
 };
 
 const THREADS: u64 = 3;
@@ -22,15 +22,15 @@ fn moved_under_load(kind: Kind) {
     let store = store(&cluster.url(), PATIENT);
     let limit = Limit::sliding_window(10_000_000, HOUR).expect("a limit");
     let home = Counter::of(1);
-    let (charged, moves, halves) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let (charged, halves, stop) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
     let watch = Stopwatch::start();
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
-            let (store, limit, charged, moves, halves) = (&store, &limit, &charged, &moves, &halves);
+            let (store, limit, charged, halves, stop) = (&store, &limit, &charged, &halves, &stop);
             scope.spawn(move || {
                 let mut dice = Dice::new(thread);
                 with(store, async |counters| {
-                    while moves.load(SeqCst) < MOVES as u64 {
+                    while !stop.load(SeqCst) {
                         let (first, cost) = (dice.below(KEYS.into()) as u32, 1 + dice.below(3));
                         let mut takes = vec![home.beside(first).charge(limit, cost)];
                         if dice.below(4) == 0 {
@@ -50,24 +50,21 @@ fn moved_under_load(kind: Kind) {
                 });
             });
         }
+        let _stops = Stops(&stop);
         let slot = home.slot();
+        let well = |result: Result<(), String>| result.unwrap_or_else(|error| panic!("{error}"));
         let mut at = cluster.place_of(slot).unwrap_or_else(|error| panic!("{error}"));
         for turn in 0..MOVES {
             // To and fro between two, then round all three.
             let to = if turn % 3 == 2 { (at + 1) % 3 } else { (at + 2) % 3 };
             let seen = charged.load(SeqCst);
-            let moved = cluster.move_slot(slot, at, to);
-            moves.fetch_add(1, SeqCst);
-            moved.unwrap_or_else(|error| panic!("{error}"));
+            well(cluster.move_slot(slot, at, to));
             at = to;
-            if turn + 1 < MOVES {
-                // It is charged between two moves, too.
-                let more = tidegate_testbed::until("it is charged", PATIENT, || match charged.load(SeqCst) {
-                    now if now > seen + 20 => Ok(()),
-                    now => Err(format!("{now}")),
-                });
-                more.unwrap_or_else(|error| panic!("{error}"));
-            }
+            well(until("it is charged between two moves, too", PATIENT, || match charged.load(SeqCst) {
+                now if now > seen + 20 => Ok(()),
+                now => Err(format!("{now}")),
+            }));
+            well(all_know(&cluster, slot, at));
         }
     });
     let took = watch.elapsed();
@@ -91,6 +88,27 @@ fn moved_under_load(kind: Kind) {
     );
     assert_eq!(counted, charged.load(SeqCst));
     nothing_lives_for_ever(cluster.immortal_keys(&[]));
+}
+
+/// Waits until all servers know who has a slot, and that this is the newest there is to know: a server that claims another slot before
+/// that may claim it under the same number as this one, and one of the two loses.
+fn all_know(cluster: &Cluster, slot: u16, owner: usize) -> Result<(), String> {
+    let address = format!(" {}@", cluster.servers()[owner].address());
+    until("all know who has a slot", PATIENT, || {
+        cluster.servers().iter().try_for_each(|server| {
+            let nodes = server.try_command(&["CLUSTER", "NODES"])?.text().unwrap_or_default();
+            let epoch = |line: &str| line.split(' ').nth(6).and_then(|epoch| epoch.parse::<u64>().ok());
+            let is_owner = |line: &&str| line.contains(&address);
+            let own = nodes.lines().find(is_owner).ok_or_else(|| nodes.clone())?;
+            let has = own.split(' ').skip(8).any(|range| {
+                let (first, last) = range.split_once('-').unwrap_or((range, range));
+                let bounds = (first.parse::<u16>(), last.parse::<u16>());
+                matches!(bounds, (Ok(first), Ok(last)) if (first..=last).contains(&slot))
+            });
+            let is_newest = nodes.lines().filter(|line| !is_owner(line)).all(|line| epoch(line) < epoch(own));
+            if has && is_newest { Ok(()) } else { Err(nodes.clone()) }
+        })
+    })
 }
 
 #[test]

@@ -8,7 +8,7 @@ use tidegate_counters::{Batch, Counters};
 use tidegate_testbed::{Kind, until};
 
 use crate::support::{
-    Counter, HOUR, PATIENT, ask, nothing_lives_for_ever, now, server, store, troubles, used, with,
+    Counter, HOUR, PATIENT, Stops, ask, nothing_lives_for_ever, now, server, store, troubles, used, with,
 };
 
 const THREADS: u64 = 3;
@@ -121,13 +121,14 @@ fn row_5_after_a_restart_only_what_was_counted_is_lost() {
             });
             all.unwrap_or_else(|error| panic!("{error}"));
         };
+        let stops = Stops(&stop);
         each_has_some_more();
         server.restart().unwrap_or_else(|error| panic!("{error}"));
         each_has_some_more(); // They are connected again.
         let failed_before = failed[0].load(SeqCst);
         phase.store(1, SeqCst);
         each_has_some_more();
-        stop.store(true, SeqCst);
+        drop(stops);
         assert!(failed_before > 0, "the server was away");
     });
     let unsure = failed[1].load(SeqCst);

@@ -1,6 +1,7 @@
 //! Servers, threads and counters for all tests of this folder.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use tidegate_clock::{Clock, Stopwatch};
@@ -166,6 +167,15 @@ impl Dice {
 
     pub(crate) fn pick<'a, T>(&mut self, all: &'a [T]) -> &'a T {
         &all[self.below(all.len() as u64) as usize]
+    }
+}
+
+/// Tells threads to stop when it is dropped, also if that is because the test has failed: it would wait for them for ever.
+pub(crate) struct Stops<'a>(pub(crate) &'a AtomicBool);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
     }
 }
 
