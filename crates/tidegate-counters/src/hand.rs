@@ -32,6 +32,11 @@ impl Store {
         }
     }
 
+    /// Are there counters in it under the names of the reference server ([`tidegate_core::Book::with_reference_names`])?
+    pub fn wants_reference_names(&self) -> bool {
+        matches!(self, Self::Redis(store) if store.has_reference_names())
+    }
+
     /// Do its counters want to know what they are kept near to ([`tidegate_core::Book::with_tags`])?
     pub fn wants_tags(&self) -> bool {
         matches!(self, Self::Redis(_))

@@ -186,6 +186,9 @@ pub(crate) fn lay_out<'p>(
         Take { key: take.key, tag: take.tag, name: plan.reference_name(take), limit, ask, role }
     });
     batch.push(takes.chain(refuses));
+    if plan.takes().iter().any(|take| take.rule.is_some_and(|rule| rule.said.policy.replicate > 0)) {
+        batch.replicate();
+    }
     true
 }
 

@@ -166,6 +166,11 @@ impl Node {
         }
     }
 
+    /// The time that people's clocks show. A store that others count in too is told this one, which they have in common.
+    pub(crate) fn wall_now(&self) -> Micros {
+        Micros::new(self.clock.wall_now_us())
+    }
+
     /// The time by which is counted.
     #[inline]
     pub fn now(&self) -> Micros {
@@ -311,8 +316,8 @@ impl Core {
         let decided = caught(async {
             self.fault(query);
             let mut room = self.room();
-            let book = &in_force.book;
-            let result = decide_elsewhere(book, &self.hand, query, asks, now, &mut room, |answered| {
+            let (book, wall) = (&in_force.book, self.node.wall_now());
+            let result = decide_elsewhere(book, &self.hand, query, asks, wall, &mut room, |answered| {
                 view(match answered {
                     Ok(decision) => {
                         self.tell(decision, &in_force, query, trace, now);

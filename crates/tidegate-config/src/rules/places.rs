@@ -274,11 +274,10 @@ const LOCAL_SHARE: Field = Field::new(
 const REPLICATE: Field = Field::new(
     "replicate",
     Kind::Whole { min: 0, max: 5 },
-    "How many replicas have to have a charge before it counts.",
+    "With 1 or more, a charge counts only once the replicas of its server have it too: then a primary that dies takes none along.",
 )
 .ours()
-.default("0")
-.later("has no effect until counters can live in a store");
+.default("0");
 
 const MATCH: &[Word] = &[
     Word::new("leaf", "Those at the descriptor's last entry."),

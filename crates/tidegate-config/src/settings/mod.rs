@@ -130,6 +130,8 @@ pub struct StoreSettings {
     pub connect_timeout: Duration,
     /// How many requests may wait for it on each thread.
     pub in_flight: usize,
+    /// What the names of fixed windows begin with, if they are the reference server's.
+    pub reference_prefix: Option<String>,
     /// The file with roots.
     pub tls_ca: Option<PathBuf>,
     /// The files with a certificate and its key.
@@ -505,6 +507,9 @@ impl<'a> Chosen<'a> {
             timeout: self.duration("store.timeout"),
             connect_timeout: self.duration("store.connect_timeout"),
             in_flight: self.whole("store.in_flight").unwrap_or(0),
+            reference_prefix: self
+                .flag("store.reference_names")
+                .then(|| self.text("store.reference_prefix").unwrap_or_default().to_owned()),
             tls_ca: self.path("store.tls.ca"),
             tls_certificate,
         }

@@ -260,6 +260,21 @@ static STORE: Place = Place {
         )
         .ours()
         .default("4096"),
+        Field::new(
+            "reference_names",
+            Kind::Flag,
+            "Fixed windows of whole seconds are kept as envoyproxy/ratelimit keeps them, so that its nodes and these count on the same \
+             numbers while a fleet changes over: by the nodes' clocks, and in a cluster each on a slot of its own.",
+        )
+        .ours()
+        .default("false"),
+        Field::new(
+            "reference_prefix",
+            Kind::Text,
+            "What these names begin with: its `CACHE_KEY_PREFIX`.",
+        )
+        .ours()
+        .default(""),
         Field::new("tls", Kind::Map(&STORE_TLS), "How connections to the store are encrypted.").ours(),
     ],
 };

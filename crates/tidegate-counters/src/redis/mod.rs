@@ -17,9 +17,11 @@ mod wires; // connections, and which server answers for what
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use redis::Value;
 use tidegate_core::{Ask, Key, Limit, Micros, Numbers, Role, Secret, Tag};
+use tokio::time::Instant;
 
 use crate::{Answer, Batch, Counters, Inspection, Mode, Rehearsed, Take, Unavailable};
 
@@ -56,6 +58,11 @@ impl RedisStore {
     /// A hand on it for the thread that calls.
     pub fn counters(self: &Arc<Self>) -> RedisCounters {
         RedisCounters { lane: Lane::new(self.clone()) }
+    }
+
+    /// Are fixed windows kept under the names of the reference server?
+    pub fn has_reference_names(&self) -> bool {
+        self.servers.settings().reference_prefix.is_some()
     }
 
     /// Where it is, in words, without passwords.
@@ -138,7 +145,7 @@ impl RedisCounters {
         let lane = &self.lane;
         let name = format!("{}:secret", lane.store.servers.settings().prefix);
         let slot = if lane.store.is_cluster() { keys::slot_of(name.as_bytes()) } else { 0 };
-        let until = lane.deadline();
+        let until = Instant::now() + SECRET_MAX;
         // Not `SET … NX GET`: that is an error before Redis 7.
         let mut offer = redis::cmd("SET");
         offer.arg(&name).arg(&offered.bytes()).arg("NX");
@@ -209,6 +216,9 @@ impl RedisCounters {
         Ok((states, time))
     }
 }
+
+/// How long it may take to agree on a secret: no decision waits for it.
+const SECRET_MAX: Duration = Duration::from_secs(1);
 
 const BLANK: Answer = Answer { verdict: tidegate_core::Verdict::BLANK, mode: Mode::Degraded };
 

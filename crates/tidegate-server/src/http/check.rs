@@ -104,7 +104,8 @@ async fn explained(core: &Core, verb: Verb, bytes: Bytes) -> Result<(Answer, Req
     let in_force = Guard::into_inner(core.node.rules.in_force());
     let seen = {
         let parts = asked.parts(core.node.default_domain(&in_force.book), Some(&lease))?;
-        Seen::on(&core.hand, &in_force.book, &parts.query(), core.node.now()).await
+        let now = if core.waits() { core.node.wall_now() } else { core.node.now() };
+        Seen::on(&core.hand, &in_force.book, &parts.query(), now).await
     };
     let seen = seen.map_err(|why| HttpError::unavailable(&why))?;
     let bytes = bytes.clone();

@@ -44,6 +44,7 @@ pub(crate) fn settings(said: &StoreSettings) -> Result<Option<RedisSettings>, Ur
         timeout: said.timeout,
         connect_timeout: said.connect_timeout,
         in_flight_max: said.in_flight,
+        reference_prefix: said.reference_prefix.clone(),
         ..of_url
     }))
 }

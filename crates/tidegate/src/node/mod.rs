@@ -139,7 +139,7 @@ impl Running {
             },
         };
         let (files, demo) = rules::files(&settings);
-        let loaded = rules::load(files, secret, threads, store.wants_tags());
+        let loaded = rules::load(files, secret, threads, &store);
         let (rules, loaded) = loaded.map_err(StartError::Rules)?;
         rules::tell_loaded(&loaded, rules.in_force().book.rules().len(), demo);
         let node = Arc::new(Node {

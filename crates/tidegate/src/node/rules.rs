@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use serde_json::Value;
 use tidegate_config::{Following, LiveRules, Loaded, RuleFiles, Settings};
 use tidegate_core::Secret;
+use tidegate_counters::Store;
 use tidegate_server::{InForce, Node};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
@@ -32,10 +33,12 @@ pub(super) fn load(
     files: RuleFiles,
     secret: Secret,
     threads: usize,
-    tags: bool,
+    store: &Store,
 ) -> Result<(Live, Loaded), Box<Loaded>> {
+    let (tags, names) = (store.wants_tags(), store.wants_reference_names());
     LiveRules::start_with(files, secret, move |book, before| {
-        InForce::new(if tags { book.with_tags() } else { book }, threads, before)
+        let book = if tags { book.with_tags() } else { book };
+        InForce::new(if names { book.with_reference_names() } else { book }, threads, before)
     })
 }
 
