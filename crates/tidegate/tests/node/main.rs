@@ -11,4 +11,5 @@ mod slow; // clients that hold what others need
 mod audit; // what clients were told is what counters hold
 mod documents; // what the documents show
 mod tls; // certificates
+mod fleet; // several nodes on one store
 mod internal; // calls that come from inside
