@@ -8,6 +8,7 @@ end
 
 local reply, letters, n = { now, '' }, '', 2
 local until_us = {} -- The values to be written, and until when they have to be kept.
+local fresh = false -- Is one of them new?
 
 for _ = 1, requests do
   local count, next_request, start = unpack('<HI4', ARG, at)

@@ -4,6 +4,7 @@
         break
       end
       if s ~= value then
+        fresh = fresh or before == ''
         if tried then
           tried[key], tried_until[key] = s, max(tried_until[key] or 0, own_time + ttl)
         else
@@ -43,7 +44,7 @@ end
 
 -- Of several, the new ones first, and only where there is nothing: what is no string is somebody else's, and MGET does not show it.
 local made = {}
-for key, until_when in pairs(#KEYS > 1 and until_us or made) do
+for key, until_when in pairs(fresh and #KEYS > 1 and until_us or made) do
   local value = values[key]
   if unpack('<I4', value, 1) == 0 then
     local ms = floor((until_when - now) / 800) + 5001
