@@ -1,5 +1,5 @@
-//! Whoever asked has gone: its connection was closed, its deadline is over. What it asked may have been charged, and what it would have been
-//! given back is given back.
+//! Whoever asked has gone: its connection was closed, its deadline is over. What it asked may have been charged, and what it would have
+//! been given back is given back.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};

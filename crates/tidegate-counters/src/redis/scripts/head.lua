@@ -12,8 +12,8 @@
 -- calendar does not reach the store's time); then for each take its counter as it was before its request or, where that is a list, what
 -- the node has to know of it. The node works out all other numbers from that, by the law itself (replay.rs).
 --
--- A value is the second until which the store keeps it (4 bytes; 0 before it is written), then the portable state. While that covers the time to reset it is
--- written with KEEPTTL, which is cheaper than a new time to live.
+-- A value is the second until which the store keeps it (4 bytes; 0 before it is written), then the portable state. While that covers the
+-- time to reset it is written with KEEPTTL, which is cheaper than a new time to live.
 
 local spread = unpack -- Before its name is taken.
 local pack, unpack, sub, byte = struct.pack, struct.unpack, string.sub, string.byte
