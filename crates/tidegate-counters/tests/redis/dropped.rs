@@ -1,5 +1,5 @@
-//! Whoever asked has gone: its connection was closed, its deadline is over. What it asked may have been charged, and what it would have been
-//! given back is given back.
+//! Whoever asked has gone: its connection was closed, its deadline is over. What it asked may have been charged, and what it would have
+//! been given back is given back.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -26,7 +26,7 @@ const ROUNDS: u64 = 25;
 async fn impatient<T>(answer: impl Future<Output = T>, luck: u64) -> Option<T> {
     let mut answer = pin!(answer);
     match luck % 5 {
-        0 if luck % 3 == 0 => None,
+        0 if luck.is_multiple_of(3) => None,
         0 => once(answer.as_mut()).await,
         1 => {
             for _ in 0..luck % 7 {

@@ -99,8 +99,8 @@ fn a_request_that_is_cut_on_one_of_three_servers_fails_and_is_never_charged_twic
     nothing_lives_for_ever(cluster.immortal_keys(&[]));
 }
 
-/// The counter on one server is full, so what the other two charged is given back. On one of these the call or the giving back is cut: it is
-/// charged once at most; on the third nothing stays. It is refused all the same: a refusal is known.
+/// The counter on one server is full, so what the other two charged is given back. On one of these the call or the giving back is cut: it
+/// is charged once at most; on the third nothing stays. It is refused all the same: a refusal is known.
 #[test]
 fn a_refused_request_that_is_cut_leaves_one_charge_at_most_where_it_was_cut() {
     let cluster = broken();

@@ -3,15 +3,16 @@
 //! Where a request has counters on several servers, each part is charged before anybody knows whether the others pass. Until it is given
 //! back, such a reservation may refuse somebody else for whom there was room: a false refusal.
 //!
-//! **Method.** Several nodes send requests at a steady rate, whatever the answers are. Each takes one unit of one of a few counters on each of
-//! three servers, drawn at random. The limits are sliding logs a little below what is asked for, so that each counter refuses some, and most
-//! of those that it refuses have charged the other two. Afterwards all answers are put together: of every counter the exact times of the
-//! charges of admitted requests are known. A refused request is *false* if at the time of each refusing answer fewer admitted requests
-//! than the limit stood in that counter's window, those included that were admitted in the same microsecond. What a node refused from memory counts
-//! like any other answer.
+//! **Method.** Several nodes send requests at a steady rate, whatever the answers are. Each takes one unit of one of a few counters on each
+//! of three servers, drawn at random. The limits are sliding logs a little below what is asked for, so that each counter refuses some, and
+//! most of those that it refuses have charged the other two. Afterwards all answers are put together: of every counter the exact times of
+//! the charges of admitted requests are known. A refused request is *false* if at the time of each refusing answer fewer admitted requests
+//! than the limit stood in that counter's window, those included that were admitted in the same microsecond. What a node refused from
+//! memory counts like any other answer.
 //!
 //! `cargo test` looks for two seconds and asserts that the share is far from terrible. `TIDEGATE_SATURATION_S=20` looks for longer;
-//! `TIDEGATE_SATURATION_RATE` is the number of requests per second, which has to be one that the machine can serve. The goal is less than 1 % of all requests.
+//! `TIDEGATE_SATURATION_RATE` is the number of requests per second, which has to be one that the machine can serve. The goal is less than 1
+//! % of all requests.
 
 use std::rc::Rc;
 use std::sync::Arc;

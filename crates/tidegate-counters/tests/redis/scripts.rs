@@ -1,6 +1,7 @@
 //! Row 5: the store forgets the scripts, again and again, and comes back empty after a restart.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 use tidegate_core::Limit;
@@ -24,11 +25,12 @@ fn flushed_under_load(kind: Kind) {
         Limit::sliding_window(10_000_000, HOUR).expect("a limit"),
         Limit::fixed_window(10_000_000, HOUR).expect("a limit"),
     ];
-    let (admitted, running) = (AtomicU64::new(0), AtomicU64::new(THREADS));
+    let admitted = AtomicU64::new(0);
     std::thread::scope(|scope| {
+        let mut threads = Vec::new();
         for thread in 0..THREADS {
-            let (store, limits, admitted, running) = (&store, &limits, &admitted, &running);
-            scope.spawn(move || {
+            let (store, limits, admitted) = (&store, &limits, &admitted);
+            threads.push(scope.spawn(move || {
                 with(store, async |counters| {
                     for turn in 0..BATCHES {
                         let mut batch = Batch::new();
@@ -46,10 +48,9 @@ fn flushed_under_load(kind: Kind) {
                         }
                     }
                 });
-                running.fetch_sub(1, SeqCst);
-            });
+            }));
         }
-        while running.load(SeqCst) > 0 {
+        while !threads.iter().all(ScopedJoinHandle::is_finished) {
             server.script_flush();
         }
     });
