@@ -35,7 +35,10 @@ pub fn rustc() -> String {
 /// The commit that is checked out, with a plus if there is more than it says. Pages of the benches themselves do not count.
 pub fn commit() -> String {
     let commit = said("git", &["rev-parse", "--short=10", "HEAD"]);
-    let changed = said("git", &["status", "--porcelain", "--", ":/", ":!:/bench/*.md", ":!:/bench/*.json"]);
+    let changed = said(
+        "git",
+        &["status", "--porcelain", "--", ":/", ":(top,exclude)bench/*.md", ":(top,exclude)bench/*.json"],
+    );
     match commit.trim() {
         "" => "unknown".into(),
         commit if changed.trim().is_empty() => commit.to_string(),

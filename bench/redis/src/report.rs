@@ -268,3 +268,84 @@ fn weights(results: &Results) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use tidegate_bench_common::results::Latency;
+
+    use super::*;
+    use crate::results::{ClosedRow, OpenRow};
+
+    fn published() -> Results {
+        serde_json::from_str(include_str!("../../redis.json")).expect("raw numbers")
+    }
+
+    /// The page cannot say what the numbers do not.
+    #[test]
+    fn the_published_page_is_made_from_the_published_numbers() {
+        let results = published();
+        let again = results.scale.command("redis");
+        assert_eq!(markdown(&results), include_str!("../../redis.md"), "make it again: {again}");
+        assert_eq!(results.json().expect("JSON"), include_str!("../../redis.json"), "make it again: {again}");
+    }
+
+    /// Rounds of a thousand decisions each, by what they took of the server's and the store's processor.
+    fn closed(subject: Subject, case: Case, cpu_ns: &[(u64, u64)]) -> ClosedRow {
+        let counts = |&(server_cpu_ns, store_cpu_ns)| Counts {
+            calls: 1_000,
+            wall_ns: 1_000_000,
+            server_cpu_ns,
+            store_cpu_ns,
+            ..Counts::default()
+        };
+        let load = (subject != Subject::Plain).then_some(FEW);
+        ClosedRow { subject, case, load, rounds: cpu_ns.iter().map(counts).collect() }
+    }
+
+    fn open(subject: Subject, p99_ns: u64) -> OpenRow {
+        let latency = Latency { p50_ns: 1, p99_ns, p999_ns: 1, late_p99_ns: 1 };
+        OpenRow { subject, rounds: vec![OpenRound { counts: Counts::default(), latency }] }
+    }
+
+    #[test]
+    fn a_figure_is_the_median_of_the_ratios_within_rounds() {
+        let mut results = published();
+        let case = Case::TokenBucket;
+        // The third round was disturbed, for both: the ratio is not.
+        results.closed = vec![
+            closed(Subject::Node, case, &[(1, 10), (1, 20), (1, 100)]),
+            closed(Subject::Plain, case, &[(1, 8), (1, 18), (1, 90)]),
+        ];
+        let share = by_plain(&results, case, FEW).expect("both were measured");
+        assert_eq!((share.median, share.least, share.most), (0.9, 0.8, 0.9));
+        assert!(by_plain(&results, case, MANY).is_none() && by_plain(&results, Case::Refused, FEW).is_none());
+    }
+
+    #[test]
+    fn goals_are_met_missed_or_not_measured() {
+        let mut results = published();
+        let line = |results: &Results, part: &str| {
+            let text = goals(results);
+            text.lines().find(|line| line.contains(part)).unwrap_or_default().to_string()
+        };
+        results.closed = vec![
+            closed(Subject::Node, Case::SlidingWindow, &[(10, 100)]),
+            closed(Subject::Plain, Case::SlidingWindow, &[(1, 80)]),
+            closed(Subject::Reference, Case::SlidingWindow, &[(59, 1)]),
+        ];
+        results.open = vec![open(Subject::Node, 210), open(Subject::Bare, 100)];
+        assert!(line(&results, "`sliding_window`, 1 take:").ends_with("| 0.80 (0.80–0.80) | met |"));
+        assert!(line(&results, "`token_bucket`, 1 take:").ends_with("| - | not measured |"));
+        assert!(line(&results, "2 × 128, against").ends_with("| 5.90 (5.90–5.90) | **missed** |"));
+        assert!(line(&results, "bare tonic × 2").ends_with("| 2.10 (2.10–2.10) | **missed** |"));
+    }
+
+    #[test]
+    fn a_page_from_a_busy_machine_says_so() {
+        let mut results = published();
+        results.closed = vec![closed(Subject::Node, Case::SlidingWindow, &[(950_000, 1)])];
+        assert_eq!(disturbed(&results), "");
+        results.closed = vec![closed(Subject::Node, Case::SlidingWindow, &[(500_000, 400_000)])];
+        assert!(disturbed(&results).contains("worked 50 % of the time"));
+    }
+}

@@ -57,6 +57,7 @@ pub(crate) fn all(plan: &Plan, cores: Option<Cores>) -> Result<Vec<Weight>, Stri
         for Weighed { title, limit, fill } in algorithms() {
             eprintln!("weighing {title}");
             let limit = limit.map_err(|error| format!("{title}: {error}"))?;
+            store.flush()?; // The counters before had the same keys.
             charge(&hand, &limit, AT_ONCE, 1).await?; // The script is there, and the connections have the room that they need.
             let (bytes, value) = weighed(&store, &hand, &limit, plan.weighed, 1).await?;
             let full = match fill {
