@@ -1,11 +1,11 @@
-//! `cargo xtask bench`: how fast are we? Three answers, see [`Bench`].
+//! `cargo xtask bench`: how fast are we? Four answers, see [`Bench`].
 //!
 //! `steps` counts the instructions of one step of each algorithm and of lookups in the book, beside a committed baseline. Instructions
 //! and not time: the count is the same on a busy machine and on an idle one, so a change of one per cent is seen. It still depends on the
 //! compiler, so the baseline says which one it was counted with.
 //!
-//! `core` times the table of counters beside other limiters, `rls` a node under calls beside a bare server; the work is done by the
-//! packages `bench/core` and `bench/rls`.
+//! `core` times the table of counters beside other limiters, `rls` a node under calls beside a bare server, `redis` a node on Redis beside
+//! its script alone; the work is done by the packages `bench/core`, `bench/rls` and `bench/redis`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -44,7 +44,13 @@ pub(crate) fn details() -> String {
          {SMOKE}  does it run at all?\n  \
          {WRITE}  write bench/rls.md and bench/rls.json, to be committed, instead of printing\n\
          One load alone, for a profiler (the node has to be built before: cargo build --release -p tidegate):\n  \
-         cargo run --release -p tidegate-bench-rls -- one --subject tidegate --load 2x128 --seconds 10"
+         cargo run --release -p tidegate-bench-rls -- one --subject tidegate --load 2x128 --seconds 10\n\n\
+         redis: calls a node on a real Redis, which has to be installed, and sends the same scripts to it without a node, in turns, and\n\
+         prints Markdown: decisions per second of each processor, latencies at half load, bytes per key, goals. Ten minutes; Linux and\n\
+         two cores. If TIDEGATE_REFERENCE_SERVER names a program of envoyproxy/ratelimit, that is measured beside it.\n  \
+         {QUICK}  short turns, two minutes\n  \
+         {SMOKE}  does it run at all?\n  \
+         {WRITE}  write bench/redis.md and bench/redis.json, to be committed, instead of printing"
     )
 }
 
@@ -57,6 +63,11 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
             timed(&mut node_command())?;
             timed(&mut rls_command(&flags))
         }
+        Bench::Redis { flags } => {
+            shell::need_redis()?;
+            timed(&mut node_command())?;
+            timed(&mut redis_command(&flags))
+        }
     }
 }
 
@@ -66,11 +77,16 @@ enum Bench {
     Steps { save: bool },
     Core { flags: Vec<&'static str> },
     Rls { flags: Vec<&'static str> },
+    Redis { flags: Vec<&'static str> },
 }
 
 /// The benches by name, each with its flags.
-const BENCHES: &[(&str, &[&str])] =
-    &[("steps", &[SAVE]), ("core", &[QUICK, SMOKE, WRITE]), ("rls", &[QUICK, SMOKE, WRITE])];
+const BENCHES: &[(&str, &[&str])] = &[
+    ("steps", &[SAVE]),
+    ("core", &[QUICK, SMOKE, WRITE]),
+    ("rls", &[QUICK, SMOKE, WRITE]),
+    ("redis", &[QUICK, SMOKE, WRITE]),
+];
 
 fn parse(arguments: &[String]) -> Result<Bench, Failure> {
     let is_flag = |argument: &&String| argument.starts_with('-');
@@ -98,7 +114,8 @@ fn parse(arguments: &[String]) -> Result<Bench, Failure> {
     Ok(match *name {
         "steps" => Bench::Steps { save: !flags.is_empty() },
         "core" => Bench::Core { flags },
-        _ => Bench::Rls { flags },
+        "rls" => Bench::Rls { flags },
+        _ => Bench::Redis { flags },
     })
 }
 
@@ -123,6 +140,13 @@ pub(crate) fn rls_smoke() -> Outcome {
     shell::run_quietly(&mut rls_command(&[SMOKE]))
 }
 
+/// The same of the bench of a node on Redis.
+pub(crate) fn redis_smoke() -> Outcome {
+    shell::need_redis()?;
+    shell::run(&mut node_command())?;
+    shell::run_quietly(&mut redis_command(&[SMOKE]))
+}
+
 fn core_command(flags: &[&str]) -> Command {
     let mut command = shell::cargo(&["run", "--quiet", "--release", "--package=tidegate-bench-core", "--"]);
     command.args(flags);
@@ -131,6 +155,12 @@ fn core_command(flags: &[&str]) -> Command {
 
 fn rls_command(flags: &[&str]) -> Command {
     let mut command = shell::cargo(&["run", "--quiet", "--release", "--package=tidegate-bench-rls", "--"]);
+    command.args(flags);
+    command
+}
+
+fn redis_command(flags: &[&str]) -> Command {
+    let mut command = shell::cargo(&["run", "--quiet", "--release", "--package=tidegate-bench-redis", "--"]);
     command.args(flags);
     command
 }
@@ -330,11 +360,12 @@ mod tests {
             ("core", Bench::Core { flags: vec![] }),
             ("core --quick --write", Bench::Core { flags: vec![QUICK, WRITE] }),
             ("rls --smoke", Bench::Rls { flags: vec![SMOKE] }),
+            ("redis --quick", Bench::Redis { flags: vec![QUICK] }),
         ] {
             assert_eq!(parsed(line).expect(line), bench);
         }
         for (line, reason) in [
-            ("", "which bench? there are: steps, core, rls"),
+            ("", "which bench? there are: steps, core, rls, redis"),
             ("cor", "did you mean `core`?"),
             ("core --save", "unknown flag `--save`"),
             ("core --quik", "did you mean `--quick`?"),

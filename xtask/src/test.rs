@@ -209,6 +209,7 @@ fn bench() -> Result<Done, Failure> {
     if cfg!(target_os = "linux") {
         bench::core_smoke()?; // Elsewhere nobody tells of memory,
         bench::rls_smoke()?; // or of other processes.
+        bench::redis_smoke()?;
     }
     match bench::Tools::find() {
         Ok(tools) => passed(bench::steps(&tools, false)),

@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use crate::plan::{Load, Scale};
+use tidegate_bench_common::plan::{FEW, Load, Run};
+
 use crate::server::Subject;
 
 pub(crate) const USAGE: &str = "\
@@ -23,14 +24,6 @@ pub(crate) enum Request {
     Rules(PathBuf),
     /// What a run starts for each subject that is not the node.
     Child(Subject),
-}
-
-/// A run of the whole bench.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct Run {
-    pub(crate) scale: Scale,
-    /// To `bench/rls.md` and `bench/rls.json` instead of the terminal.
-    pub(crate) write: bool,
 }
 
 /// One load that goes on for a while.
@@ -66,29 +59,13 @@ pub(crate) fn parse(words: &[String]) -> Result<Request, String> {
             [name] => subject(name).map(Request::Child),
             _ => Err("a child is told its subject".into()),
         },
-        _ => run(words).map(Request::Run),
+        _ => Run::parse(words).map(Request::Run),
     };
     request.map_err(|message| format!("{message}\n\n{USAGE}"))
 }
 
-fn run(words: &[String]) -> Result<Run, String> {
-    let mut run = Run { scale: Scale::Full, write: false };
-    for word in words {
-        match word.as_str() {
-            "--quick" | "--smoke" if run.scale != Scale::Full => {
-                return Err("--quick or --smoke, not both".into());
-            }
-            "--quick" => run.scale = Scale::Quick,
-            "--smoke" => run.scale = Scale::Smoke,
-            "--write" => run.write = true,
-            other => return Err(format!("unknown argument `{other}`")),
-        }
-    }
-    Ok(run)
-}
-
 fn one(words: &[String]) -> Result<One, String> {
-    let (mut on, mut load, mut rate) = (None, Load { connections: 2, streams: 128 }, None);
+    let (mut on, mut load, mut rate) = (None, FEW, None);
     let (mut keys, mut seconds, mut calls) = (1_000_000, 10, None);
     for pair in words.chunks(2) {
         let [flag, value] = pair else { return Err(format!("`{}` needs a value", pair[0])) };
@@ -136,17 +113,6 @@ mod tests {
 
     fn parsed(line: &str) -> Result<Request, String> {
         parse(&line.split_whitespace().map(String::from).collect::<Vec<_>>())
-    }
-
-    #[test]
-    fn a_run_is_full_unless_it_is_told_otherwise() {
-        for (line, scale, write) in [
-            ("", Scale::Full, false),
-            ("--quick --write", Scale::Quick, true),
-            ("--smoke", Scale::Smoke, false),
-        ] {
-            assert_eq!(parsed(line), Ok(Request::Run(Run { scale, write })), "{line}");
-        }
     }
 
     #[test]

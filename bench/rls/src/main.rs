@@ -1,22 +1,17 @@
 //! `cargo xtask bench rls`: a node under calls of `ShouldRateLimit`, beside a bare server of tonic that always gives the same answer.
 //!
 //! Start at [`plan::Plan`], which says what is measured. Every subject is a process of its own on one core ([`server`]), the load comes
-//! from this process on another ([`generator`], which speaks HTTP/2 by [`client`]); the subjects take turns ([`measure`]), so that what
+//! from this process on another ([`tidegate_bench_common::generator`], which speaks HTTP/2 by hand); the subjects take turns ([`measure`]), so that what
 //! disturbs the machine disturbs all. [`report`] makes Markdown of the raw numbers.
 
 mod arguments; // what can be asked for
 mod plan; // what is measured
 
-mod messages; // the messages of the protocol
 mod requests; // the same calls for everybody
 mod rules; // what the node goes by
 
-mod bare; // the server with the fixed answer
-mod pin; // who runs where
 mod server; // a subject in a process of its own
 
-mod client; // one connection
-mod generator; // many of them, closed loop and open
 mod measure; // the subjects take turns
 
 mod machine; // what it was measured on
@@ -26,7 +21,12 @@ mod results; // the raw numbers
 use std::path::Path;
 use std::process::ExitCode;
 
-use arguments::{Request, Run};
+use tidegate_bench_common::bare;
+use tidegate_bench_common::plan::Run;
+
+use arguments::Request;
+use plan::Plan;
+use server::Subject;
 
 /// The bare server allocates by what the node allocates by.
 #[global_allocator]
@@ -38,7 +38,11 @@ fn main() -> ExitCode {
         Request::Run(run) => run_all(run),
         Request::One(one) => measure::one(&one),
         Request::Rules(folder) => rules::write(&folder),
-        Request::Child(subject) => bare::serve(subject),
+        Request::Child(subject) => match subject {
+            Subject::Tidegate => Err("the node is a program of its own".into()),
+            Subject::Bare => bare::serve(bare::Kind::CurrentThread),
+            Subject::BareMulti => bare::serve(bare::Kind::MultiThread),
+        },
     });
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -51,7 +55,7 @@ fn main() -> ExitCode {
 
 /// Measures all that the plan names and prints it, or writes it where it is published.
 fn run_all(run: Run) -> Result<(), String> {
-    let results = measure::all(&run.scale.plan())?;
+    let results = measure::all(&Plan::of(run.scale))?;
     let markdown = report::markdown(&results);
     if !run.write {
         println!("{markdown}");

@@ -2,13 +2,17 @@
 
 use std::time::Duration;
 
+use tidegate_bench_common::generator::{self, Calls, Used};
+use tidegate_bench_common::pin::Cores;
+use tidegate_bench_common::plan::{FEW, Load, Span, turns};
+use tidegate_bench_common::requests::Requests;
+use tidegate_bench_common::results::{Counts, OpenRound};
+
 use crate::arguments::{One, Target};
-use crate::generator::{self, Calls};
 use crate::machine;
-use crate::pin::Cores;
-use crate::plan::{CLOSED, FEW, Load, Pace, Plan, SLOW_RATE, Span};
-use crate::requests::Requests;
-use crate::results::{ClosedRow, Counts, OpenRound, OpenRow, Results};
+use crate::plan::{CLOSED, Pace, Plan, SLOW_RATE};
+use crate::requests;
+use crate::results::{ClosedRow, OpenRow, Results};
 use crate::rules::TIGHT_AMOUNT;
 use crate::server::{Server, Subject};
 
@@ -19,7 +23,7 @@ const OPEN: [Subject; 2] = [Subject::Tidegate, Subject::Bare];
 pub(crate) fn all(plan: &Plan) -> Result<Results, String> {
     let cores = Cores::find();
     let machine = machine::here(cores.is_some()); // Before this thread is kept on one core.
-    let requests = Requests::draw(plan.keys);
+    let requests = requests::draw(plan.keys);
     let mut servers = Vec::new();
     for subject in Subject::ALL {
         let server = Server::start(subject, cores)?;
@@ -43,7 +47,7 @@ impl Bench<'_> {
     /// Every key once, so that its counter is there: memory that is touched for the first time has to be cleared by the system.
     fn fill(&self) -> Result<(), String> {
         eprintln!("{} keys are asked for the first time", self.requests.len());
-        let span = Span { warm: Duration::ZERO, measured: Duration::ZERO };
+        let span = Span::NONE;
         let calls_max = Some(self.requests.len() as u64);
         self.asked(Subject::Tidegate, 0, |calls| generator::closed(calls, FEW, span, calls_max)).map(drop)
     }
@@ -98,16 +102,11 @@ impl Bench<'_> {
         let server = self.servers.iter().find(|server| server.subject == subject);
         let server = server.ok_or_else(|| format!("{} was not started", subject.word()))?;
         let first = round * self.requests.len() / self.plan.rounds;
-        let server_cpu_ns = || server.cpu_ns();
-        let calls =
-            Calls { address: server.address, requests: &self.requests, first, server_cpu_ns: &server_cpu_ns };
+        let used = || server.used();
+        let address = server.process.address;
+        let calls = Calls { address, requests: &self.requests, first, used: &used };
         ask(&calls).map_err(|error| format!("{}: {error}", subject.word()))
     }
-}
-
-/// Whatever warms up or grows tired in a round weighs on both ends of the list alike.
-fn turns(round: usize, count: usize) -> impl Iterator<Item = usize> {
-    (0..count).map(move |turn| if round.is_multiple_of(2) { turn } else { count - 1 - turn })
 }
 
 /// Half of what the bare server answered in a second of the wall, in the median round.
@@ -120,11 +119,9 @@ fn half_rate(closed: &[ClosedRow]) -> u32 {
 
 /// The node refuses one call too many; those with a fixed answer do not. Otherwise something else would be measured than is said.
 fn limits_as_it_should(server: &Server) -> Result<(), String> {
-    let (requests, server_cpu_ns) = (Requests::tight(), || server.cpu_ns());
-    let calls =
-        Calls { address: server.address, requests: &requests, first: 0, server_cpu_ns: &server_cpu_ns };
-    let (load, span) =
-        (Load { connections: 1, streams: 1 }, Span { warm: Duration::ZERO, measured: Duration::ZERO });
+    let (requests, used) = (requests::tight(), || server.used());
+    let calls = Calls { address: server.process.address, requests: &requests, first: 0, used: &used };
+    let (load, span) = (Load { connections: 1, streams: 1 }, Span::NONE);
     let counts = generator::closed(&calls, load, span, Some(u64::from(TIGHT_AMOUNT) + 1))
         .map_err(|error| format!("{}: {error}", server.subject.word()))?;
     let expected = u64::from(server.subject == Subject::Tidegate);
@@ -141,14 +138,14 @@ pub(crate) fn one(one: &One) -> Result<(), String> {
     let (server, address) = match one.on {
         Target::Started(subject) => {
             let server = Server::start(subject, cores)?;
-            let address = server.address;
+            let address = server.process.address;
             (Some(server), address)
         }
         Target::At(address) => (None, address),
     };
-    let requests = Requests::draw(one.keys);
-    let server_cpu_ns = || server.as_ref().map_or(Ok(0), Server::cpu_ns);
-    let calls = Calls { address, requests: &requests, first: 0, server_cpu_ns: &server_cpu_ns };
+    let requests = requests::draw(one.keys);
+    let used = || server.as_ref().map_or(Ok(Used::default()), Server::used);
+    let calls = Calls { address, requests: &requests, first: 0, used: &used };
     let warm = if one.calls.is_some() { Duration::ZERO } else { Duration::from_millis(200) };
     let span = Span { warm, measured: Duration::from_secs(one.seconds.into()) };
     let counts = match one.rate {
@@ -182,31 +179,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_other_round_goes_backwards() {
-        assert_eq!(turns(0, 3).collect::<Vec<_>>(), [0, 1, 2]);
-        assert_eq!(turns(1, 3).collect::<Vec<_>>(), [2, 1, 0]);
-    }
-
-    #[test]
     fn half_the_load_is_half_of_what_the_bare_server_did() {
         let row = |subject, load, calls: &[u64]| ClosedRow {
             subject,
             load,
             rounds: calls
                 .iter()
-                .map(|&calls| Counts {
-                    calls,
-                    refused: 0,
-                    wall_ns: 1_000_000_000,
-                    server_cpu_ns: 1,
-                    generator_cpu_ns: 1,
-                })
+                .map(|&calls| Counts { calls, wall_ns: 1_000_000_000, ..Counts::default() })
                 .collect(),
         };
         let rows = [
             row(Subject::Tidegate, FEW, &[1]),
             row(Subject::Bare, FEW, &[10_000, 30_000, 20_000]),
-            row(Subject::Bare, crate::plan::MANY, &[1]),
+            row(Subject::Bare, tidegate_bench_common::plan::MANY, &[1]),
         ];
         assert_eq!(half_rate(&rows), 10_000);
     }

@@ -1,7 +1,11 @@
 //! Markdown from the raw numbers. Pure, so that a test can make the published page again.
 
-use crate::plan::{CLOSED, FEW, Load, MANY, Pace, Scale};
-use crate::results::{ClosedRow, Counts, OpenRound, OpenRow, Results};
+use tidegate_bench_common::figures::{Spread, thousands};
+use tidegate_bench_common::plan::{FEW, Load, MANY};
+use tidegate_bench_common::results::{Counts, OpenRound, refused};
+
+use crate::plan::{CLOSED, Pace};
+use crate::results::{ClosedRow, OpenRow, Results};
 use crate::server::Subject;
 
 /// The whole page.
@@ -10,7 +14,7 @@ pub(crate) fn markdown(results: &Results) -> String {
     page += "\n## Goals\n\n";
     page += &goals(results);
     for load in CLOSED {
-        page += &format!("\n## Closed loop, {}\n\n", spoken(load));
+        page += &format!("\n## Closed loop, {}\n\n", load.spoken());
         page += &closed(results, load);
     }
     page += "\n## Open loop, 2 connections\n\n";
@@ -22,11 +26,7 @@ pub(crate) fn markdown(results: &Results) -> String {
 
 fn head(results: &Results) -> String {
     let machine = &results.machine;
-    let short = match results.scale {
-        Scale::Full => "",
-        Scale::Quick => " A quick run: short, and not for publishing.",
-        Scale::Smoke => " A smoke run: its numbers mean nothing.",
-    };
+    let short = results.scale.remark();
     let pinned = if machine.pinned {
         "the subjects on one, the generator on another"
     } else {
@@ -39,7 +39,7 @@ fn head(results: &Results) -> String {
          mimalloc {} for everybody.\n\n\
          A figure is the median of the ratios within each round, with the least and the most beside it; only ratios travel to\n\
          other machines. In brackets: thousands of calls per second of the server's own processor time, all its threads together.\n{}",
-        results.scale.command(),
+        results.scale.command("rls"),
         machine.cores,
         machine.cpu,
         machine.kernel,
@@ -87,30 +87,6 @@ fn how(results: &Results) -> String {
          *Late* is the generator's own part in it.\n",
         thousands(results.keys),
     )
-}
-
-/// A median, and the least and the most beside it.
-#[derive(Clone, Copy, PartialEq, Debug)]
-struct Spread {
-    median: f64,
-    least: f64,
-    most: f64,
-}
-
-impl Spread {
-    fn of(values: impl Iterator<Item = f64>) -> Option<Self> {
-        let mut values: Vec<f64> = values.collect();
-        values.sort_by(f64::total_cmp);
-        let (least, most) = (*values.first()?, *values.last()?);
-        let middle = values.len() / 2;
-        let median =
-            if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 };
-        Some(Self { median, least, most })
-    }
-
-    fn spoken(self) -> String {
-        format!("{:.2} ({:.2}–{:.2})", self.median, self.least, self.most)
-    }
 }
 
 fn closed_row(results: &Results, subject: Subject, load: Load) -> Option<&ClosedRow> {
@@ -219,34 +195,11 @@ fn open(results: &Results) -> String {
     text
 }
 
-/// Of all calls of all rounds.
-fn refused<'a>(rounds: impl Iterator<Item = &'a Counts> + Clone) -> f64 {
-    let calls: u64 = rounds.clone().map(|counts| counts.calls).sum();
-    rounds.map(|counts| counts.refused).sum::<u64>() as f64 / calls.max(1) as f64
-}
-
-fn spoken(load: Load) -> String {
-    let Load { connections, streams } = load;
-    format!("{connections} connections × {streams} {}", if streams == 1 { "call" } else { "calls" })
-}
-
-/// `1 000 000`.
-fn thousands(number: u32) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(' ');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
+    use tidegate_bench_common::results::Latency;
+
     use super::*;
-    use crate::results::Latency;
 
     fn published() -> Results {
         serde_json::from_str(include_str!("../../rls.json")).expect("raw numbers")
@@ -256,25 +209,20 @@ mod tests {
     #[test]
     fn the_published_page_is_made_from_the_published_numbers() {
         let results = published();
-        let again = results.scale.command();
+        let again = results.scale.command("rls");
         assert_eq!(markdown(&results), include_str!("../../rls.md"), "make it again: {again}");
         assert_eq!(results.json().expect("JSON"), include_str!("../../rls.json"), "make it again: {again}");
     }
 
     /// Rounds of a thousand calls each, by what they took of the processor.
     fn closed(subject: Subject, cpu_ns: &[u64]) -> ClosedRow {
-        let counts = |&server_cpu_ns| Counts {
-            calls: 1_000,
-            refused: 0,
-            wall_ns: 1_000_000,
-            server_cpu_ns,
-            generator_cpu_ns: 1,
-        };
+        let counts =
+            |&server_cpu_ns| Counts { calls: 1_000, wall_ns: 1_000_000, server_cpu_ns, ..Counts::default() };
         ClosedRow { subject, load: FEW, rounds: cpu_ns.iter().map(counts).collect() }
     }
 
     fn open(subject: Subject, p99_ns: &[u64]) -> OpenRow {
-        let counts = Counts { calls: 1, refused: 0, wall_ns: 1, server_cpu_ns: 1, generator_cpu_ns: 1 };
+        let counts = Counts { calls: 1, wall_ns: 1, server_cpu_ns: 1, ..Counts::default() };
         let latency = |&p99_ns| Latency { p50_ns: 1, p99_ns, p999_ns: 1, late_p99_ns: 1 };
         let rounds = p99_ns.iter().map(|p99_ns| OpenRound { counts, latency: latency(p99_ns) }).collect();
         OpenRow { subject, pace: Pace::Half, rate: 1, rounds }
@@ -315,12 +263,5 @@ mod tests {
         assert_eq!(disturbed(&results), "");
         results.closed = vec![closed(Subject::Bare, &[500_000])];
         assert!(disturbed(&results).contains("got 50 % of its core"));
-    }
-
-    #[test]
-    fn numbers_are_written_in_groups_of_three() {
-        for (number, text) in [(0, "0"), (999, "999"), (4_000, "4 000"), (1_000_000, "1 000 000")] {
-            assert_eq!(thousands(number), text);
-        }
     }
 }

@@ -18,14 +18,21 @@ use tower_service::Service;
 
 use crate::client::SHOULD_RATE_LIMIT;
 use crate::messages::{DescriptorStatus, Duration, HOUR, OK, RateLimit, RateLimitRequest, RateLimitResponse};
-use crate::server::Subject;
+
+/// On which runtime.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Of one thread.
+    CurrentThread,
+    /// tonic's usual one, with one worker.
+    MultiThread,
+}
 
 /// The child's side: serves until there is nothing more to read from its parent.
-pub(crate) fn serve(subject: Subject) -> Result<(), String> {
-    let mut builder = match subject {
-        Subject::Tidegate => return Err("the node is a program of its own".into()),
-        Subject::Bare => runtime::Builder::new_current_thread(),
-        Subject::BareMulti => runtime::Builder::new_multi_thread(),
+pub fn serve(kind: Kind) -> Result<(), String> {
+    let mut builder = match kind {
+        Kind::CurrentThread => runtime::Builder::new_current_thread(),
+        Kind::MultiThread => runtime::Builder::new_multi_thread(),
     };
     let runtime = builder.worker_threads(1).enable_all().build().map_err(|error| error.to_string())?;
     std::thread::spawn(|| {
@@ -41,7 +48,7 @@ pub(crate) fn serve(subject: Subject) -> Result<(), String> {
         // On a worker, where there is one, and not on the thread that waits.
         tokio::spawn(server).await?.map_err(std::io::Error::other)
     };
-    runtime.block_on(serving).map_err(|error: std::io::Error| format!("{}: {error}", subject.word()))
+    runtime.block_on(serving).map_err(|error: std::io::Error| format!("the bare server: {error}"))
 }
 
 /// What tonic's code generator would write for the service.

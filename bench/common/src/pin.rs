@@ -1,33 +1,42 @@
-//! Who runs where: the subjects on one core, the generator on another.
+//! Who runs where: the servers that are measured on one core, the generator on another.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// The two cores, of those that this process may use.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct Cores {
+pub struct Cores {
     server: usize,
     generator: usize,
 }
 
+/// One of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// Where the measured servers are.
+    Server,
+    /// Where the load comes from.
+    Generator,
+}
+
 impl Cores {
     /// The first and the last that we may use; none if there is only one.
-    pub(crate) fn find() -> Option<Self> {
+    pub fn find() -> Option<Self> {
         let allowed = sched_getaffinity(None).ok()?;
         let mut cores = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core));
         let server = cores.next()?;
         Some(Self { server, generator: cores.next_back()? })
     }
 
-    /// What is started by `start` stays on the core of the subjects; this thread goes on on the generator's.
-    pub(crate) fn started<T>(cores: Option<Self>, start: impl FnOnce() -> T) -> T {
+    /// What `work` does, and whom it starts, is on this core; afterwards this thread goes on on the generator's.
+    pub fn on<T>(cores: Option<Self>, place: Place, work: impl FnOnce() -> T) -> T {
         if let Some(cores) = cores {
-            stay(cores.server);
+            stay(if place == Place::Server { cores.server } else { cores.generator });
         }
-        let started = start(); // A process runs where the thread ran that started it.
+        let done = work(); // A process runs where the thread ran that started it.
         if let Some(cores) = cores {
             stay(cores.generator);
         }
-        started
+        done
     }
 }
 

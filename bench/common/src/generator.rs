@@ -23,22 +23,30 @@ const DRAIN_MAX: Duration = Duration::from_secs(5);
 const WAIT_MAX: Duration = Duration::from_millis(10);
 
 /// Where the calls go, and which they are.
-pub(crate) struct Calls<'a> {
-    pub(crate) address: SocketAddr,
-    pub(crate) requests: &'a Requests,
+pub struct Calls<'a> {
+    /// Where.
+    pub address: SocketAddr,
+    /// Which.
+    pub requests: &'a Requests,
     /// The number of the first one, so that not every turn asks for the same.
-    pub(crate) first: usize,
-    /// What the server has used of its processor so far.
-    pub(crate) server_cpu_ns: &'a dyn Fn() -> Result<u64, String>,
+    pub first: usize,
+    /// What the server and its store have used so far.
+    pub used: &'a dyn Fn() -> Result<Used, String>,
+}
+
+/// What a server and its store have used since they were started.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Used {
+    /// Time of the processor, of all threads of the server.
+    pub server_cpu_ns: u64,
+    /// The same of its store, if it has one.
+    pub store_cpu_ns: u64,
+    /// How many scripts the store was asked to run.
+    pub store_calls: u64,
 }
 
 /// Keeps a load up for a time; counts what ended while it was measured. With `calls_max` it ends after so many, however long that takes.
-pub(crate) fn closed(
-    calls: &Calls<'_>,
-    load: Load,
-    span: Span,
-    calls_max: Option<u64>,
-) -> Result<Counts, String> {
+pub fn closed(calls: &Calls<'_>, load: Load, span: Span, calls_max: Option<u64>) -> Result<Counts, String> {
     let mut swarm = Swarm::connect(calls, load)?;
     let (mut tally, mut next, mut meter) = (Tally::default(), calls.first, None);
     let watch = Stopwatch::start();
@@ -68,12 +76,7 @@ pub(crate) fn closed(
 }
 
 /// Calls so many times a second for a time; counts the calls that were due while it was measured, however late they end.
-pub(crate) fn open(
-    calls: &Calls<'_>,
-    load: Load,
-    rate: u32,
-    span: Span,
-) -> Result<(Counts, Latency), String> {
+pub fn open(calls: &Calls<'_>, load: Load, rate: u32, span: Span) -> Result<(Counts, Latency), String> {
     // A sleep that ends 50 µs late, as is usual, would be most of what is measured.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     let mut swarm = Swarm::connect(calls, load)?;
@@ -142,30 +145,38 @@ impl Tally {
 /// The clocks, when measuring began.
 struct Meter {
     wall: Stopwatch,
-    server_cpu_ns: u64,
+    used: Used,
     generator_cpu_ns: u64,
 }
 
 impl Meter {
     fn start(calls: &Calls<'_>) -> Result<Self, String> {
-        let server_cpu_ns = (calls.server_cpu_ns)()?;
-        Ok(Self { wall: Stopwatch::start(), server_cpu_ns, generator_cpu_ns: thread_cpu_ns() })
+        let used = (calls.used)()?;
+        Ok(Self { wall: Stopwatch::start(), used, generator_cpu_ns: thread_cpu_ns() })
     }
 
     fn counts(&self, calls: &Calls<'_>, tally: &Tally) -> Result<Counts, String> {
         let wall_ns = self.wall.elapsed().as_nanos() as u64;
         let generator_cpu_ns = thread_cpu_ns() - self.generator_cpu_ns;
-        let server_cpu_ns = (calls.server_cpu_ns)()?.saturating_sub(self.server_cpu_ns);
+        let used = (calls.used)()?;
         if tally.failed > 0 || tally.calls() == 0 {
             let (failed, all) = (tally.failed, tally.calls());
             return Err(format!("{failed} of {all} calls failed: nothing to compare"));
         }
-        Ok(Counts { calls: tally.calls(), refused: tally.refused, wall_ns, server_cpu_ns, generator_cpu_ns })
+        Ok(Counts {
+            calls: tally.calls(),
+            refused: tally.refused,
+            wall_ns,
+            server_cpu_ns: used.server_cpu_ns.saturating_sub(self.used.server_cpu_ns),
+            generator_cpu_ns,
+            store_cpu_ns: used.store_cpu_ns.saturating_sub(self.used.store_cpu_ns),
+            store_calls: used.store_calls.saturating_sub(self.used.store_calls),
+        })
     }
 }
 
 /// What this thread has used of its processor.
-fn thread_cpu_ns() -> u64 {
+pub fn thread_cpu_ns() -> u64 {
     let used = clock_gettime(ClockId::ThreadCPUTime);
     used.tv_sec as u64 * 1_000_000_000 + used.tv_nsec as u64
 }
@@ -250,9 +261,8 @@ mod tests {
     #[test]
     fn a_tally_with_a_failure_is_nothing_to_compare() {
         let address = "127.0.0.1:1".parse().expect("an address");
-        let server_cpu_ns = || Ok(0);
-        let requests = Requests::tight();
-        let calls = Calls { address, requests: &requests, first: 0, server_cpu_ns: &server_cpu_ns };
+        let (requests, used) = (Requests::default(), || Ok(Used::default()));
+        let calls = Calls { address, requests: &requests, first: 0, used: &used };
         let meter = Meter::start(&calls).expect("clocks");
         let mut tally = Tally::default();
         assert!(meter.counts(&calls, &tally).is_err(), "no calls at all");

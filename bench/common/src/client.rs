@@ -10,7 +10,7 @@ use crate::messages::{OK, OVER_LIMIT};
 use crate::requests::PREFIX_BYTES;
 
 /// The path of the one call that there is.
-pub(crate) const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+pub const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const HEAD_BYTES: usize = 9;
@@ -42,8 +42,10 @@ const PLACES: usize = 1 << 12;
 
 /// How a call ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Outcome {
+pub enum Outcome {
+    /// `OK`.
     Admitted,
+    /// `OVER_LIMIT`.
     Refused,
     /// No answer, or none that is one.
     Failed,
@@ -51,10 +53,11 @@ pub(crate) enum Outcome {
 
 /// A call that has ended.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct Ended {
-    pub(crate) outcome: Outcome,
+pub struct Ended {
+    /// How.
+    pub outcome: Outcome,
     /// What was given when it was begun.
-    pub(crate) mark: u64,
+    pub mark: u64,
 }
 
 /// A call in flight.
@@ -66,7 +69,7 @@ struct Place {
 }
 
 /// A connection.
-pub(crate) struct Client {
+pub struct Client {
     socket: TcpStream,
     input: Vec<u8>,
     /// How much of `input` is filled.
@@ -78,13 +81,15 @@ pub(crate) struct Client {
     /// What came since we allowed the server more.
     received: u32,
     places: Vec<Option<Place>>,
-    pub(crate) in_flight: usize,
+    /// How many calls have begun and not ended.
+    pub in_flight: usize,
     /// The headers of the next call.
     headers: Vec<u8>,
 }
 
 impl Client {
-    pub(crate) fn connect(address: SocketAddr) -> io::Result<Self> {
+    /// Connects; what it begins with is sent by the first [`Self::flush`].
+    pub fn connect(address: SocketAddr) -> io::Result<Self> {
         let socket = TcpStream::connect(address)?;
         socket.set_nodelay(true)?;
         socket.set_nonblocking(true)?;
@@ -106,7 +111,7 @@ impl Client {
     }
 
     /// Begins a call, unless the server does not allow it now. It is sent by the next [`Self::flush`].
-    pub(crate) fn begin(&mut self, message: &[u8], mark: u64) -> bool {
+    pub fn begin(&mut self, message: &[u8], mark: u64) -> bool {
         let stream = self.next_stream;
         let place = &mut self.places[stream as usize / 2 % PLACES];
         if self.window < message.len() as i64 || place.is_some() {
@@ -125,7 +130,7 @@ impl Client {
     }
 
     /// Sends what can be sent now.
-    pub(crate) fn flush(&mut self) -> io::Result<()> {
+    pub fn flush(&mut self) -> io::Result<()> {
         let mut sent = 0;
         while sent < self.output.len() {
             match self.socket.write(&self.output[sent..]) {
@@ -141,12 +146,12 @@ impl Client {
     }
 
     /// Is there something that could not be sent?
-    pub(crate) fn is_full(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         !self.output.is_empty()
     }
 
     /// Reads what has come, and tells of each call that has ended.
-    pub(crate) fn read(&mut self, mut ended: impl FnMut(Ended)) -> io::Result<()> {
+    pub fn read(&mut self, mut ended: impl FnMut(Ended)) -> io::Result<()> {
         loop {
             let room = self.input.len() - self.filled;
             match self.socket.read(&mut self.input[self.filled..]) {

@@ -1,0 +1,18 @@
+//! What the benches of a running node have in common: calls of `ShouldRateLimit` from one thread, servers in processes of their own, what
+//! those used of the processor, and the figures that a page is made from.
+
+pub mod plan; // who calls, and for how long
+
+pub mod messages; // the messages of the protocol
+pub mod requests; // calls, encoded before anything is measured
+
+pub mod bare; // a server with a fixed answer
+pub mod pin; // who runs where
+pub mod process; // a server in a process of its own
+
+pub mod client; // one connection
+pub mod generator; // many of them, closed loop and open
+
+pub mod figures; // what a page is made from
+pub mod machine; // what it was measured on
+pub mod results; // the raw numbers

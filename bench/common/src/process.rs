@@ -1,0 +1,187 @@
+//! A server in a process of its own: started, asked where it listens, and what it has used of its processor.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tidegate_clock::Stopwatch;
+
+use crate::pin::{Cores, Place};
+
+/// A server that serves. It ends when it is dropped.
+pub struct Process {
+    /// What it is called in messages.
+    pub name: &'static str,
+    /// Where it listens for calls.
+    pub address: SocketAddr,
+    process: Child,
+    _folder: Folder,
+}
+
+/// Rules, data and log of a server.
+struct Folder {
+    name: &'static str,
+    folder: TempDir,
+}
+
+impl Folder {
+    fn new(name: &'static str) -> Result<Self, String> {
+        let folder = tempfile::tempdir().map_err(|error| format!("{name}: no folder for it: {error}"))?;
+        Ok(Self { name, folder })
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn log(&self) -> PathBuf {
+        self.path().join("log")
+    }
+
+    fn spawn(&self, cores: Option<Cores>, mut command: Command) -> Result<Child, String> {
+        let name = self.name;
+        let errors = File::create(self.log()).map_err(|error| format!("{name}: no log: {error}"))?;
+        command.stdin(Stdio::piped()).stderr(errors);
+        let program = Path::new(command.get_program()).display().to_string();
+        let started = Cores::on(cores, Place::Server, || command.spawn());
+        started.map_err(|error| format!("{name}: {program} could not be started: {error}"))
+    }
+
+    /// Ends it, and tells what it said.
+    fn gave_up(&self, mut process: Child) -> String {
+        let _ = process.kill().and_then(|()| process.wait());
+        let said = std::fs::read_to_string(self.log()).unwrap_or_default();
+        format!("{} does not listen:\n{said}", self.name)
+    }
+}
+
+impl Process {
+    /// Starts what `command` says for a folder of its own, on the core of the servers, and waits until it says where it listens.
+    pub fn start(
+        name: &'static str,
+        cores: Option<Cores>,
+        command: impl FnOnce(&Path) -> Result<Command, String>,
+    ) -> Result<Self, String> {
+        let folder = Folder::new(name)?;
+        let mut command = command(folder.path())?;
+        command.stdout(Stdio::piped());
+        let mut process = folder.spawn(cores, command)?;
+        let output = process.stdout.take().ok_or("a child without an output")?;
+        match listens_on(BufReader::new(output)) {
+            Some(address) => Ok(Self { name, address, process, _folder: folder }),
+            None => Err(folder.gave_up(process)),
+        }
+    }
+
+    /// The same of a server that does not say where it listens, but was told to: waits until it does.
+    pub fn start_at(
+        name: &'static str,
+        cores: Option<Cores>,
+        address: SocketAddr,
+        within: Duration,
+        command: impl FnOnce(&Path) -> Result<Command, String>,
+    ) -> Result<Self, String> {
+        let folder = Folder::new(name)?;
+        let mut command = command(folder.path())?;
+        command.stdout(Stdio::null());
+        let process = folder.spawn(cores, command)?;
+        let watch = Stopwatch::start();
+        while TcpStream::connect_timeout(&address, within).is_err() {
+            if watch.elapsed() > within {
+                return Err(folder.gave_up(process));
+            }
+            std::thread::yield_now(); // It may be waiting for this very core.
+        }
+        Ok(Self { name, address, process, _folder: folder })
+    }
+
+    /// What it has used of its processor so far, all its threads together.
+    pub fn cpu_ns(&self) -> Result<u64, String> {
+        cpu_ns(&self.process.id().to_string())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if let Err(error) = self.process.kill().and_then(|()| self.process.wait()) {
+            eprintln!("{} did not end: {error}", self.name);
+        }
+    }
+}
+
+/// A node with one thread that decides, on free ports, with the rules of a folder.
+pub fn node_command(folder: &Path, rules: &Path) -> Result<Command, String> {
+    let mut command = Command::new(node_program(&ours()?));
+    command.arg("run").args(["--rls-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"]);
+    command.args(["--node-threads", "1"]);
+    command.arg("--rules-path").arg(rules).arg("--node-data").arg(folder.join("data")).current_dir(folder);
+    Ok(command)
+}
+
+/// This program once more, with these words.
+pub fn child_command(words: &[&str]) -> Result<Command, String> {
+    let mut command = Command::new(ours()?);
+    command.args(words);
+    Ok(command)
+}
+
+fn ours() -> Result<PathBuf, String> {
+    std::env::current_exe().map_err(|error| format!("where am I? {error}"))
+}
+
+/// The node stands beside us; a test stands one folder further down.
+fn node_program(ours: &Path) -> PathBuf {
+    let mut folders = ours.ancestors().skip(1).map(|folder| folder.join("tidegate"));
+    folders.find(|program| program.is_file()).unwrap_or_else(|| "tidegate".into())
+}
+
+/// Everybody says it in a line of this form: `RLS 127.0.0.1:8081`.
+fn listens_on(output: impl BufRead) -> Option<SocketAddr> {
+    output.lines().map_while(Result::ok).find_map(|line| {
+        let mut words = line.split_whitespace();
+        if words.next()? == "RLS" { words.next()?.parse().ok() } else { None }
+    })
+}
+
+/// What a process has used of its processor, as the scheduler counts it: in nanoseconds, where other files have ticks of 10 ms.
+pub fn cpu_ns(process: &str) -> Result<u64, String> {
+    let folder = format!("/proc/{process}/task");
+    let wrong = |error: std::io::Error| format!("{folder} does not tell of processor time: {error}");
+    let mut sum = 0;
+    for thread in std::fs::read_dir(&folder).map_err(wrong)? {
+        let path = thread.map_err(wrong)?.path().join("schedstat");
+        // A thread may have ended since; what it used was little.
+        let Ok(text) = std::fs::read_to_string(&path) else { continue };
+        sum += used_ns(&text).ok_or_else(|| format!("{} is not understood", path.display()))?;
+    }
+    Ok(sum)
+}
+
+/// The first of three numbers.
+fn used_ns(text: &str) -> Option<u64> {
+    text.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_node_says_of_its_address_is_read() {
+        let greeting =
+            "Tidegate is running.\n\n  RLS   127.0.0.1:4711  (gRPC)\n  HTTP  http://127.0.0.1:80\n";
+        assert_eq!(listens_on(greeting.as_bytes()), "127.0.0.1:4711".parse().ok());
+        assert_eq!(listens_on("RLS here\nbye\n".as_bytes()), None);
+    }
+
+    #[test]
+    fn processor_time_is_read_from_what_linux_writes() {
+        assert_eq!(used_ns("288630331 474239035 269\n"), Some(288_630_331));
+        assert_eq!(used_ns(""), None);
+        assert!(cpu_ns("self").is_ok_and(|used| used > 0));
+    }
+}

@@ -1,0 +1,89 @@
+//! Calls, encoded before anything is measured.
+
+use prost::Message as _;
+
+use crate::messages::{Entry, RateLimitDescriptor, RateLimitRequest};
+
+/// Before a message of gRPC stand a byte that says whether it is compressed, and four for its length.
+pub const PREFIX_BYTES: usize = 5;
+
+/// Encoded requests, in the order in which they are sent.
+#[derive(Default)]
+pub struct Requests {
+    bytes: Vec<u8>,
+    /// Where each ends.
+    ends: Vec<u32>,
+}
+
+impl Requests {
+    /// Adds a request with one descriptor.
+    pub fn push(&mut self, domain: &str, entries: &[(&str, &str)]) {
+        let entry = |(key, value): &(&str, &str)| Entry { key: (*key).into(), value: (*value).into() };
+        let descriptors = vec![RateLimitDescriptor { entries: entries.iter().map(entry).collect() }];
+        let message = RateLimitRequest { domain: domain.into(), descriptors, hits_addend: 0 }.encode_to_vec();
+        self.bytes.push(0);
+        self.bytes.extend((message.len() as u32).to_be_bytes());
+        self.bytes.extend(message);
+        self.ends.push(self.bytes.len() as u32);
+    }
+
+    /// The call of this number, with its prefix; after the last comes the first.
+    pub fn get(&self, number: usize) -> &[u8] {
+        let at = number % self.ends.len();
+        let start = if at == 0 { 0 } else { self.ends[at - 1] as usize };
+        &self.bytes[start..self.ends[at] as usize]
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Are there none?
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+}
+
+/// So many numbers in the order of a shuffled pack, the same in every run: no cache can guess which comes next.
+pub fn shuffled(count: u32) -> Vec<u32> {
+    let mut numbers: Vec<u32> = (0..count).collect();
+    let mut lot = 0x9e37_79b9_7f4a_7c15_u64;
+    for at in (1..numbers.len()).rev() {
+        numbers.swap(at, (splitmix(&mut lot) % (at as u64 + 1)) as usize);
+    }
+    numbers
+}
+
+fn splitmix(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut word = *state;
+    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ (word >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_the_last_comes_the_first() {
+        let mut requests = Requests::default();
+        requests.push("shop", &[("user", "a")]);
+        requests.push("shop", &[("user", "b"), ("route", "c")]);
+        assert_eq!((requests.len(), requests.get(2)), (2, requests.get(0)));
+        let bytes = requests.get(1);
+        let message = RateLimitRequest::decode(&bytes[PREFIX_BYTES..]).expect("a request");
+        assert_eq!(bytes[1..PREFIX_BYTES], (message.encoded_len() as u32).to_be_bytes());
+        assert_eq!(message.descriptors[0].entries[1].value, "c");
+    }
+
+    #[test]
+    fn a_shuffled_pack_has_every_number_once() {
+        let mut numbers = shuffled(1_000);
+        assert_ne!(numbers[..3], [0, 1, 2]);
+        numbers.sort_unstable();
+        assert!(numbers.into_iter().eq(0..1_000));
+    }
+}
