@@ -1,5 +1,6 @@
 //! What a request came to, worked out by the law itself from what the store says its counters were before. The script has decided and
-//! charged already; the node takes the same steps on copies, so that scripts need not know what a verdict tells, and every answer is checked.
+//! charged already; the node takes the same steps on copies, so that scripts need not know what a verdict tells, and every answer is
+//! checked.
 
 use tidegate_core::{Ask, Key, Limit, ListTold, Micros, Outcome, State, Verdict, admits};
 
