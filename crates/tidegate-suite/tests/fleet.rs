@@ -48,19 +48,23 @@ macro_rules! stores {
 }
 
 stores! {
-    redis: Place::One(Server::start(Kind::Redis, &Options::new()).unwrap_or_else(|error| panic!("{error}")));
-    valkey: Place::One(Server::start(Kind::Valkey, &Options::new()).unwrap_or_else(|error| panic!("{error}")));
+    redis: Place::one(Server::start(Kind::Redis, &Options::new()).unwrap_or_else(|error| panic!("{error}")));
+    valkey: Place::one(Server::start(Kind::Valkey, &Options::new()).unwrap_or_else(|error| panic!("{error}")));
     redis_cluster: Place::Cluster(Cluster::start(Kind::Redis, 3, 0, 5_000).unwrap_or_else(|error| panic!("{error}")));
     valkey_cluster: Place::Cluster(Cluster::start(Kind::Valkey, 3, 0, 5_000).unwrap_or_else(|error| panic!("{error}")));
 }
 
 /// Where a store is.
 enum Place {
-    One(Server),
+    One(Box<Server>),
     Cluster(Cluster),
 }
 
 impl Place {
+    fn one(server: Server) -> Self {
+        Self::One(Box::new(server))
+    }
+
     /// Checks the store and, if `alone` nobody else counts in it meanwhile and it is one server, what it keeps.
     fn check(&'static self, alone: bool, check: impl FnOnce(&Blocking) -> Result<(), String>) {
         let url = match self {
