@@ -1,6 +1,6 @@
 //! Who runs where: the servers that are measured on one core, the generator on another.
 
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
 
 /// The two cores, of those that this process may use.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -30,20 +30,35 @@ impl Cores {
     /// What `work` does, and whom it starts, is on this core; afterwards this thread goes on on the generator's.
     pub fn on<T>(cores: Option<Self>, place: Place, work: impl FnOnce() -> T) -> T {
         if let Some(cores) = cores {
-            stay(if place == Place::Server { cores.server } else { cores.generator });
+            stay(None, cores.at(place));
         }
         let done = work(); // A process runs where the thread ran that started it.
         if let Some(cores) = cores {
-            stay(cores.generator);
+            stay(None, cores.generator);
         }
         done
     }
+
+    /// Moves the first thread of another process to this core.
+    pub fn bring(cores: Option<Self>, place: Place, process: u32) {
+        if let Some(cores) = cores {
+            stay(Pid::from_raw(process as i32), cores.at(place));
+        }
+    }
+
+    fn at(self, place: Place) -> usize {
+        match place {
+            Place::Server => self.server,
+            Place::Generator => self.generator,
+        }
+    }
 }
 
-fn stay(core: usize) {
+/// This thread, or another process.
+fn stay(who: Option<Pid>, core: usize) {
     let mut only = CpuSet::new();
     only.set(core);
-    if let Err(error) = sched_setaffinity(None, &only) {
+    if let Err(error) = sched_setaffinity(who, &only) {
         eprintln!("nobody is kept on core {core}: {error}");
     }
 }

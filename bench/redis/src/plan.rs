@@ -85,6 +85,8 @@ impl Case {
 pub(crate) enum Subject {
     /// A node whose counters are in the store.
     Node,
+    /// The same in an open loop, while the store is on the generator's core.
+    NodeAside,
     /// The node's own script calls, one request each, sent by a bare client.
     Plain,
     /// envoyproxy/ratelimit on the same store.
@@ -98,7 +100,7 @@ pub(crate) enum Subject {
 impl Subject {
     pub(crate) fn word(self) -> &'static str {
         match self {
-            Self::Node => "the node",
+            Self::Node | Self::NodeAside => "the node",
             Self::Plain => "the plain client",
             Self::Reference => "the reference server",
             Self::Memory => "the node in memory",
@@ -109,6 +111,7 @@ impl Subject {
     pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Node => "Tidegate on Redis",
+            Self::NodeAside => "the same, Redis on the generator's core",
             Self::Plain => "plain `EVALSHA`",
             Self::Reference => "envoyproxy/ratelimit on Redis",
             Self::Memory => "Tidegate in memory",

@@ -19,6 +19,13 @@ impl Store {
         &self.server
     }
 
+    /// Moves it to another core.
+    pub(crate) fn bring(&self, cores: Option<Cores>, place: Place) {
+        if let Some(pid) = self.server.pid() {
+            Cores::bring(cores, place, pid);
+        }
+    }
+
     /// What it has used of its processor so far.
     pub(crate) fn cpu_ns(&self) -> Result<u64, String> {
         let pid = self.server.pid().ok_or("the store has ended")?;

@@ -1,8 +1,9 @@
 //! `cargo xtask bench rls`: a node under calls of `ShouldRateLimit`, beside a bare server of tonic that always gives the same answer.
 //!
 //! Start at [`plan::Plan`], which says what is measured. Every subject is a process of its own on one core ([`server`]), the load comes
-//! from this process on another ([`tidegate_bench_common::generator`], which speaks HTTP/2 by hand); the subjects take turns
-//! ([`measure`]), so that what disturbs the machine disturbs all. [`report`] makes Markdown of the raw numbers.
+//! from this process on another ([`tidegate_bench_common::generator`], which speaks HTTP/2 by hand); the subjects take
+//! turns ([`measure`]), so that what
+//! disturbs the machine disturbs all. [`report`] makes Markdown of the raw numbers.
 
 mod arguments; // what can be asked for
 mod plan; // what is measured
