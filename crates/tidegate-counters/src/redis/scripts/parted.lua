@@ -33,21 +33,12 @@ if law == 2 then
       end
       leaving = counts[k + 1 - unseen]
     end
-    if strict == 1 or leaving == 0 then
+    if strict == 1 then
       used = used + leaving
-    elseif leaving * (width - offset) < 9007199254740992 then
-      used = used + ceil(leaving * (width - offset) / width)
     else
-      -- The product is too large for a double, because the limit was lowered: seven bits at a time, of a width below 2^45.
-      local whole, rest, shift = 0, 0, 268435456 -- 2^28
-      while shift >= 1 do
-        local bits = floor(leaving / shift)
-        leaving = leaving - bits * shift
-        local product = rest * 128 + bits * (width - offset)
-        local quotient = floor(product / width)
-        rest, whole, shift = product - quotient * width, whole * 128 + quotient, shift / 128
-      end
-      used = used + whole + (rest > 0 and 1 or 0)
+      -- Where a lowered limit makes the product larger than doubles are exact for, twice the limit is used at least: refused, whatever
+      -- the last digit is.
+      used = used + ceil(leaving * (width - offset) / width)
     end
     local age = 0 -- Of the part that is charged, or given back to.
     if ask ~= REFUND then
