@@ -23,6 +23,8 @@ pub(super) const KEPT_BYTES: usize = 4;
 
 /// How many counters a call may ask, unless one request needs more. Beyond that the store gains nothing, and others wait for it.
 const CALL_KEYS: usize = 64;
+/// How many requests it may hold: many may be about one counter, and a script stops the whole server while it runs.
+const CALL_REQUESTS: usize = 64;
 
 /// One thread's way to the store.
 pub(super) struct Lane {
@@ -175,7 +177,8 @@ impl Lane {
         let mut parcels = self.parcels.borrow_mut();
         let parcel = parcels.entry(way).or_default();
         let told = self.told_time(now);
-        let is_full = !parcel.names.is_empty() && parcel.names.len() + takes.len() > CALL_KEYS;
+        let is_full = parcel.waiting.len() >= CALL_REQUESTS
+            || (!parcel.names.is_empty() && parcel.names.len() + takes.len() > CALL_KEYS);
         if is_full || parcel.told != told {
             self.send(way, std::mem::take(parcel));
         }

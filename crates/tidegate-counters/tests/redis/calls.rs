@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use tidegate_core::Limit;
-use tidegate_counters::Take;
+use tidegate_counters::{Batch, Counters as _, Take};
 use tidegate_testbed::{Kind, Server};
 
 use crate::support::{
-    Counter, HOUR, PATIENT, ask, every_algorithm, nothing_lives_for_ever, server, store, with,
+    Counter, HOUR, PATIENT, ask, every_algorithm, nothing_lives_for_ever, now, server, store, with,
 };
 
 /// How often each command was called since [`forget`], but for the server's time and our own questions.
@@ -76,4 +76,21 @@ fn a_decision_costs_redis_one_read_and_one_write_if_it_is_charged() {
 #[test]
 fn a_decision_costs_valkey_one_read_and_one_write_if_it_is_charged() {
     reads_and_writes(Kind::Valkey);
+}
+
+/// What is asked in one turn shares calls; but a script stops the server while it runs, so a call has an end, also where all is about one
+/// counter.
+#[test]
+fn a_crowd_on_one_counter_goes_out_in_a_few_calls_and_not_in_one() {
+    let server = server(Kind::Redis);
+    let limit = Limit::sliding_window(1_000, HOUR).expect("a limit");
+    with(&store(&server.url(), PATIENT), async |counters| {
+        assert!(ask(counters, &[Counter::of(1).charge(&limit, 1)]).await.is_ok(), "the script is there");
+        forget(&server);
+        let mut batch = Batch::new();
+        (0..300).for_each(|_| batch.push([Counter::of(1).charge(&limit, 1)]));
+        counters.take(&mut batch, now()).await;
+        assert!((0..300).all(|request| batch.admitted(request)));
+        assert_eq!(called(&server), counts(&[("evalsha", 5), ("get", 5), ("set", 5)]));
+    });
 }
