@@ -6,6 +6,7 @@ use std::rc::Rc;
 use tidegate_core::{Ask, Key, Limit, Micros, Role, Tag, admits};
 use tokio::sync::oneshot;
 
+use super::denials::Moment;
 use super::encode::stays;
 use super::lane::{Lane, Pending};
 use super::{BLANK, replay};
@@ -85,12 +86,13 @@ pub(super) fn ask(
 }
 
 impl Asked {
-    /// Waits for the answer, and works out what it means.
+    /// Waits for the answer to what was asked after the moment `since`, and works out what it means.
     pub(super) async fn judged(
         self,
         lane: &Rc<Lane>,
         takes: &[Take<'_>],
         now: Micros,
+        since: Moment,
     ) -> Result<Judged, Unavailable> {
         match self {
             Self::Known(judged) => Ok(judged),
@@ -101,12 +103,12 @@ impl Asked {
                 let told = reply.told(lane, takes, now)?;
                 let admitted = replay::judge(takes, &told, reply.now, &mut answers)?;
                 lane.store.agrees(admitted, reply.admitted)?;
-                lane.store.denials.learn(takes, &answers, now);
+                lane.store.denials.learn(takes, &answers, now, since);
                 Ok(Judged { admitted: reply.admitted, answers })
             }
             Self::Parts(judged) => {
                 let judged = judged.await.map_err(|_| gone())??;
-                lane.store.denials.learn(takes, &judged.answers, now);
+                lane.store.denials.learn(takes, &judged.answers, now, since);
                 Ok(judged)
             }
         }
