@@ -64,6 +64,8 @@ struct Parcel {
     told: u64,
     /// Until when it has to be answered: whoever asked first in it has waited longest.
     until: Option<Instant>,
+    /// The node's time when it was asked.
+    asked: Micros,
     laws: Laws,
     /// How many takes each request has, and who waits for its answer.
     waiting: Vec<(usize, oneshot::Sender<Result<PartReply, Unavailable>>)>,
@@ -194,6 +196,7 @@ impl Lane {
         if parcel.argument.is_empty() {
             parcel.told = told;
             parcel.until = Some(self.deadline());
+            parcel.asked = now;
             encode::start(told, &mut parcel.argument);
         }
         let around = Micros::new(now.get().saturating_add_signed(self.ahead_us.get()));
@@ -244,6 +247,10 @@ impl Lane {
                 true => lane.replicated_wires().call_replicated(slot, &call, until).await,
             };
             lane.count(-(parcel.waiting.len() as isize));
+            // Also if it answers nothing else: a calendar is told around it the next time.
+            if let Some(store_now) = answer.as_ref().ok().and_then(time) {
+                lane.heard(store_now, parcel.asked);
+            }
             lane.deliver(answer.map_err(Unavailable::from), parcel.waiting);
             if replicated {
                 lane.busy.borrow_mut().remove(&way);
@@ -299,6 +306,13 @@ impl Parcel {
         };
         laws.0 |= encode::request(takes, place, around, argument).0;
     }
+}
+
+/// The time by which a call was judged.
+fn time(answer: &Value) -> Option<Micros> {
+    let Value::Array(values) = answer else { return None };
+    let Some(Value::Int(now)) = values.first() else { return None };
+    u64::try_from(*now).ok().map(Micros::new)
 }
 
 /// Cuts the answer to a call into those to its requests, which have so many takes.

@@ -306,8 +306,9 @@ impl Wires {
             }
             Outcome::Refused(error) => {
                 if error.code() == "READONLY" && !self.servers.has_map() {
-                    // Its name may belong to another server by now; whoever connects next asks again.
-                    link.give_up(&connection);
+                    // Its name may belong to another server by now; whoever connects next asks again. Others who wait for a reply on
+                    // this connection are told the same there: were it cut, nobody would know what became of theirs.
+                    link.leave(&connection);
                 }
                 self.refused(slot, &link, &error, until, way).await
             }
