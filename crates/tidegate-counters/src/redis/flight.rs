@@ -136,7 +136,8 @@ async fn answered(pending: Result<Pending, Unavailable>, until: Instant) -> Resu
         Ok(Ok(reply)) => reply,
         Ok(Err(_)) => Err(gone()),
         Err(_) => {
-            Err(Unavailable { why: "the store did not answer before the deadline of the request".into() })
+            let why = "the store did not answer before the deadline of the request; whether it was charged is not known";
+            Err(Unavailable { why: why.into() })
         }
     }
 }
