@@ -159,6 +159,11 @@ impl Wires {
         self.carry(slot, &Message::Command(command), op, until).await
     }
 
+    /// The number of the primary of a slot; 0 if none is known.
+    pub(super) fn primary_id(&self, slot: u16) -> u64 {
+        self.servers.map().primary(slot).map_or(0, |primary| primary.id)
+    }
+
     /// Asks every primary how it is set up; those that do not answer are left out.
     pub(super) async fn survey(&self, until: Instant) -> Vec<String> {
         let primaries = self.servers.map().primaries().to_vec();
