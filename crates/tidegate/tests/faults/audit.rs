@@ -93,19 +93,32 @@ impl Times {
     }
 }
 
+/// A call to the control takes well under a millisecond. Where one takes longer than this, the machine was busy with something else.
+const DISTURBED_US: u64 = 5_000;
+
 /// How far around a call the control is looked at. It is called every few milliseconds.
 const AROUND_US: u64 = 8_000;
 
 impl Record {
-    /// What a call took beyond what calls to the control took at the same time: the longest of those that overlap with it, or nearly.
+    /// What a call took beyond what calls to the control took at the same time.
     pub(crate) fn blamed_us(&self, event: &Event) -> u64 {
+        event.took_us().saturating_sub(self.control_us(event))
+    }
+
+    /// Was the machine itself held up meanwhile?
+    pub(crate) fn is_disturbed(&self, event: &Event) -> bool {
+        self.control_us(event) > DISTURBED_US
+    }
+
+    /// The longest of the calls to the control that overlap with a call, or nearly.
+    fn control_us(&self, event: &Event) -> u64 {
         let first = event.sent_us.saturating_sub(AROUND_US);
         let last = event.received_us + AROUND_US;
         // Answers do not come in order, but none takes longer than a client waits, so a bound of that far back finds all.
         let from = self.control.partition_point(|(sent, _)| *sent + CONTROL_MAX_US < first);
         let near = self.control[from..].iter().take_while(|(sent, _)| *sent <= last);
         let longest = near.filter(|(_, received)| *received >= first).map(|(sent, received)| received - sent);
-        event.took_us().saturating_sub(longest.max().unwrap_or(0))
+        longest.max().unwrap_or(0)
     }
 
     /// Times of calls that are chosen, as clients saw them.
@@ -113,9 +126,11 @@ impl Record {
         Times::of(events.map(Event::took_us).collect())
     }
 
-    /// The same without what the machine took.
-    pub(crate) fn blamed<'e>(&self, events: impl Iterator<Item = &'e Event>) -> Times {
-        Times::of(events.map(|event| self.blamed_us(event)).collect())
+    /// The same without what the machine took: ranks of calls during which it was not held up, the longest of all.
+    pub(crate) fn blamed<'e>(&self, events: impl Iterator<Item = &'e Event> + Clone) -> Times {
+        let max_us = events.clone().map(|event| self.blamed_us(event)).max().unwrap_or(0);
+        let calm = events.filter(|event| !self.is_disturbed(event));
+        Times { max_us, ..Times::of(calm.map(|event| self.blamed_us(event)).collect()) }
     }
 }
 
@@ -171,6 +186,9 @@ mod tests {
         assert_eq!(record.blamed_us(&event(60_000, 110_000)), 10_000, "the machine slept for 40 ms");
         assert_eq!(record.blamed_us(&event(205_000, 235_000)), 29_700);
         assert_eq!(record.blamed_us(&event(120_000, 150_000)), 30_000, "nobody else waited");
+        let all = [event(60_000, 110_000), event(120_000, 150_000), event(205_000, 206_000)];
+        let times = record.blamed(all.iter());
+        assert_eq!((times.count, times.p99_us, times.max_us), (2, 30_000, 30_000));
     }
 
     #[test]

@@ -6,10 +6,12 @@
 //!   killed are told apart, and only row 37 has any.
 //! - 99 of 100 answers came within 20 ms and all within 250 ms on the client's clock, each less what the longest call to the *control*
 //!   took at the same time. The control is the same program without a store, called from the same thread five times less often: what
-//!   holds it up is the machine. Figures without this allowance are told beside those with it.
+//!   holds it up is the machine. Where it was held up for more than 5 ms, the machine was *disturbed*: calls of these moments are judged
+//!   by the 250 ms alone. Of all calls more than half have to be left, or nothing was measured. Figures without these allowances are
+//!   told beside those with them.
 //! - A circuit is seen on a page that is read every 10 ms, so the time between two readings is allowed on top of what is promised.
 //! - On healthy shards not more than one answer in a hundred more than before is by policy, and 99 of 100 come within twice the time of
-//!   before and 5 ms.
+//!   before and 5 ms, in moments without disturbance.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -149,6 +151,11 @@ impl Report {
         let timed = || timed.iter().copied().filter(|event| event.answer != Answer::Broken);
         let (seen, blamed) = (record.times(timed()), record.blamed(timed()));
         self.must(blamed.p99_us <= P99_US, || format!("99 of 100 answers within {}", told(&blamed, &seen)));
+        let left = blamed.count as f64 / seen.count.max(1) as f64;
+        self.must(left > 0.5, || {
+            format!("the machine was disturbed during {:.0} % of all calls", 100.0 - left * 100.0)
+        });
+        self.figure("undisturbed_percent", (left * 100.0).round());
         self.must(blamed.max_us <= MAX_US, || format!("all answers within {}", told(&blamed, &seen)));
         let control = Times::of(record.control.iter().map(|(sent, received)| received - sent).collect());
         self.figure("p99_before_ms", ms(record.times(before).p99_us));
@@ -170,7 +177,7 @@ impl Report {
         let after = || record.events.iter().filter(healthy).filter(|event| event.sent_us >= from_us);
         let share = |events: &mut dyn Iterator<Item = &Event>| {
             let (mut all, mut other) = (0, 0);
-            for event in events {
+            for event in events.filter(|event| !record.is_disturbed(event)) {
                 all += 1;
                 other += usize::from(!event.is_exact());
             }
@@ -184,7 +191,7 @@ impl Report {
                 other_before * 100.0
             )
         });
-        let (then, now) = (record.times(before()), record.blamed(after()));
+        let (then, now) = (record.blamed(before()), record.blamed(after()));
         self.must(now.p99_us <= 2 * then.p99_us + HEALTHY_SLACK_US, || {
             format!("on healthy shards 99 of 100 within {} ms, {} ms before", ms(now.p99_us), ms(then.p99_us))
         });
@@ -242,7 +249,8 @@ impl Report {
     pub(crate) fn recovers(&mut self, run: &Run, sick: &[usize], well_us: u64) {
         let of_sick = |event: &&Event| sick.contains(&run.rig.keys[event.key].place);
         let after = || run.record.events.iter().filter(of_sick).filter(|event| event.sent_us >= well_us);
-        let late = after().filter(|event| event.sent_us > well_us + RECOVER_US);
+        let late =
+            after().filter(|event| event.sent_us > well_us + RECOVER_US && !run.record.is_disturbed(event));
         let (mut all, mut other) = (0_usize, 0_usize);
         for event in late {
             all += 1;
