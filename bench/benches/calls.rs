@@ -6,6 +6,7 @@
 use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::Duration;
 
 use gungraun::{library_benchmark, library_benchmark_group, main};
 use tidegate_clock::{Clock, ManualClock};
@@ -13,7 +14,7 @@ use tidegate_config::{LiveRules, RuleFiles};
 use tidegate_core::{Micros, OnStoreFailure, Secret};
 use tidegate_counters::{Memory, MemorySize, Store};
 use tidegate_server::{
-    Core, InForce, Node, PlaceLimits, Places, Receipts, ReplyStyle, Standing, StoreFailures, at_once,
+    Asker, Core, InForce, Node, PlaceLimits, Places, Receipts, ReplyStyle, Standing, StoreFailures, at_once,
 };
 use tidegate_telemetry::{Build, Metrics, RefusalLog, TopKeys};
 
@@ -50,7 +51,7 @@ struct Prepared {
 fn call(prepared: &'static mut Prepared) -> usize {
     let Prepared { core, message, out } = black_box(prepared);
     out.clear();
-    let _ = black_box(at_once(core.should_rate_limit(message, Standing::Outside, None, NOW, out)));
+    let _ = black_box(at_once(core.should_rate_limit(message, Standing::Outside, &Asker::at(NOW), out)));
     out.len()
 }
 
@@ -76,6 +77,7 @@ fn prepared(descriptors: &[&[(&str, &str)]]) -> &'static mut Prepared {
         internal_domain: None,
         default_domain: None,
         on_failure: OnStoreFailure::Allow,
+        deadline: Duration::from_millis(15),
         rls: ReplyStyle::default(),
         http: ReplyStyle::default(),
         draining: AtomicBool::new(false),
@@ -92,7 +94,7 @@ fn prepared(descriptors: &[&[(&str, &str)]]) -> &'static mut Prepared {
         // So that everything has grown, and the counter is there.
         prepared.out.clear();
         let Prepared { core, message, out } = &mut prepared;
-        let called = at_once(core.should_rate_limit(message, Standing::Outside, None, NOW, out));
+        let called = at_once(core.should_rate_limit(message, Standing::Outside, &Asker::at(NOW), out));
         assert!(called.is_some_and(|answered| answered.is_ok()));
     }
     Box::leak(Box::new(prepared))

@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use tidegate_clock::Clock;
 use tidegate_core::{
-    Ask, Calendar, Key, KeyParts, Limit, LimitError, Micros, Role, Secret, Tag, Unit, Weekday,
+    Ask, Calendar, Key, KeyParts, Limit, LimitError, Micros, Policy, Role, Secret, Tag, Unit, Weekday,
 };
 use tidegate_counters::{Batch, Memory, MemorySize, Take};
 
@@ -59,6 +59,7 @@ impl Rule {
             limit: &self.limit,
             ask: Ask::Charge { cost: cost.into() },
             role: Role::Enforce,
+            policy: Policy::default(),
         }
     }
 }

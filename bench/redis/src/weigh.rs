@@ -2,12 +2,15 @@
 //!
 //! The counters are charged by the library of the node, at times that are made up: a window of an hour is filled in a moment.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_bench_common::pin::Cores;
 use tidegate_clock::Clock;
-use tidegate_core::{Ask, Calendar, Key, Limit, LimitError, Micros, Role, Tag, Unit, Weekday};
-use tidegate_counters::{Batch, Counters, RedisCounters, RedisSettings, RedisStore, StoreClock, Take};
+use tidegate_core::{Ask, Calendar, Key, Limit, LimitError, Micros, Policy, Role, Tag, Unit, Weekday};
+use tidegate_counters::{
+    Batch, Counters, Memory, MemorySize, RedisCounters, RedisSettings, RedisStore, StoreClock, Take,
+};
 use tokio::task::LocalSet;
 
 use crate::plan::Plan;
@@ -49,7 +52,8 @@ pub(crate) fn all(plan: &Plan, cores: Option<Cores>) -> Result<Vec<Weight>, Stri
     let store = Store::start(cores)?;
     let mut settings = RedisSettings::of_url(&store.server().url()).map_err(|error| error.to_string())?;
     (settings.timeout, settings.connect_timeout, settings.clock) = (PATIENT, PATIENT, StoreClock::Caller);
-    let hand = RedisStore::new(settings).counters();
+    let own = Memory::new(MemorySize::of_bytes(1 << 20), Micros::ZERO).map_err(|error| error.to_string())?;
+    let hand = RedisStore::new(settings, Arc::new(own)).counters();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("no runtime: {error}"))?;
     LocalSet::new().block_on(&runtime, async {
@@ -127,5 +131,5 @@ fn take(limit: &Limit, counter: u32, charge: u32) -> Take<'_> {
         false => Ask::Charge { cost: 1 },
     };
     let (key, tag) = (Key::of_bits(spread), Tag::of_bits((spread >> 64) as u32));
-    Take { key, tag, name: None, limit, ask, role: Role::Enforce }
+    Take { key, tag, name: None, limit, ask, role: Role::Enforce, policy: Policy::STRICT }
 }

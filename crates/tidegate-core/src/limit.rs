@@ -301,6 +301,33 @@ impl Limit {
         Ok(Self { charge, ..self })
     }
 
+    /// The same limit of `units` only, a bucket's burst in proportion: what one node may spend of it alone. Never more than the limit
+    /// itself, and never nothing of something.
+    #[must_use]
+    pub fn part(&self, units: u32) -> Self {
+        let amount = u64::from(self.amount());
+        let part = u64::from(units).clamp(amount.min(1), amount);
+        if part == amount {
+            return self.clone();
+        }
+        let of_window = self.window().unwrap_or(WINDOW_MAX);
+        let smaller = match &self.kind {
+            Kind::Fixed(_) => Self::fixed_window(part, of_window),
+            Kind::Sub(law) => Self::sub_windows(part, of_window, law.k, law.strict)
+                .map(|kind| Self::of(self.algorithm, kind)),
+            Kind::Cells(law) => Self::cells(part, of_window, law.strict),
+            Kind::Log(_) => Self::sliding_log(part, of_window),
+            Kind::Bucket { .. } => {
+                let burst = u64::from(self.capacity) * part / amount; // Below 2^64: both are 32 bits.
+                Self::bucket(self.algorithm, part, of_window, Some(burst.max(1)))
+            }
+            Kind::Concurrency(_) => Self::concurrency(part, of_window),
+            Kind::Calendar { calendar, .. } => Self::calendar(part, (**calendar).clone()),
+        };
+        // Smaller numbers fit wherever larger ones did.
+        smaller.map_or_else(|_| self.clone(), |smaller| Self { charge: self.charge, ..smaller })
+    }
+
     fn of(algorithm: Algorithm, kind: Kind) -> Self {
         let class = Class::of(&kind);
         let mut limit = Self { algorithm, charge: Charge::Admitted, class, capacity: 0, kind };

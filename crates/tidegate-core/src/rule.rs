@@ -51,6 +51,18 @@ pub enum OnStoreFailure {
     Error,
 }
 
+impl OnStoreFailure {
+    /// The word used in rule files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Deny => "deny",
+            Self::Local => "local",
+            Self::Error => "error",
+        }
+    }
+}
+
 /// What a rule says about stores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Policy {
@@ -62,6 +74,16 @@ pub struct Policy {
     pub local_share: Option<Share>,
     /// How many replicas have to have a charge before it counts.
     pub replicate: u8,
+}
+
+impl Policy {
+    /// Without the store there is no answer.
+    pub const STRICT: Self = Self {
+        consistency: Consistency::Exact,
+        on_store_failure: OnStoreFailure::Error,
+        local_share: None,
+        replicate: 0,
+    };
 }
 
 /// One entry of a rule's path.

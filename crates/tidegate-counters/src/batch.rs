@@ -1,6 +1,8 @@
 //! Takes in, verdicts out: the requests that a store is asked about in one call, and what it says.
 
-use tidegate_core::{Ask, Key, Limit, Role, Tag, Verdict};
+use std::time::Duration;
+
+use tidegate_core::{Ask, Key, Limit, OnStoreFailure, Policy, Role, Tag, Verdict};
 
 use crate::Unavailable;
 
@@ -20,6 +22,8 @@ pub struct Take<'a> {
     pub ask: Ask,
     /// What a refusal means for the request.
     pub role: Role,
+    /// What holds if a store elsewhere cannot answer.
+    pub policy: Policy,
 }
 
 /// How an answer was made.
@@ -33,8 +37,8 @@ pub enum Mode {
     Capped,
     /// From this node's own counters; the bound holds per node.
     Local,
-    /// By policy: the store could not answer.
-    Degraded,
+    /// By this policy: the store could not answer.
+    Degraded(OnStoreFailure),
     /// Not at all: another take of the same request was refused from memory, and nobody was asked about this one.
     Unasked,
 }
@@ -47,7 +51,7 @@ impl Mode {
             Self::Leased => "leased",
             Self::Capped => "capped",
             Self::Local => "local",
-            Self::Degraded => "degraded",
+            Self::Degraded(_) => "degraded",
             Self::Unasked => "unasked",
         }
     }
@@ -64,7 +68,7 @@ pub struct Answer {
 
 impl Answer {
     /// Says nothing: a place for an answer.
-    const BLANK: Self = Self { verdict: Verdict::BLANK, mode: Mode::Degraded };
+    pub(crate) const BLANK: Self = Self { verdict: Verdict::BLANK, mode: Mode::Unasked };
 }
 
 /// Requests that are judged in one call, each for itself, and the answers. Meant to be kept and used again: it allocates
@@ -82,8 +86,12 @@ pub struct Batch<'a> {
     judged: usize,
     /// Requests that were not, and why.
     failures: Vec<(usize, Unavailable)>,
+    /// Requests of which some takes went by policy, and why.
+    troubles: Vec<(usize, Unavailable)>,
     /// Are charges to be on the replicas too, before they count?
     replicated: bool,
+    /// How long the answers may take.
+    patience: Option<Duration>,
 }
 
 impl<'a> Batch<'a> {
@@ -104,7 +112,9 @@ impl<'a> Batch<'a> {
             admitted: self.admitted,
             judged: 0,
             failures: self.failures,
+            troubles: self.troubles,
             replicated: false,
+            patience: None,
         }
     }
 
@@ -114,7 +124,19 @@ impl<'a> Batch<'a> {
         self.ends.clear();
         self.judged = 0;
         self.failures.clear();
+        self.troubles.clear();
         self.replicated = false;
+        self.patience = None;
+    }
+
+    /// The answers are wanted within this time from now on: what a store elsewhere has not said by then goes by policy.
+    pub fn answer_within(&mut self, patience: Duration) {
+        self.patience = Some(patience);
+    }
+
+    /// Within what time the answers are wanted; none leaves it to the store.
+    pub fn patience(&self) -> Option<Duration> {
+        self.patience
     }
 
     /// What is charged counts only once the replicas of its server have it too; else the request fails. For stores that have replicas.
@@ -160,9 +182,19 @@ impl<'a> Batch<'a> {
         request < self.judged && self.admitted[request]
     }
 
-    /// Why the store could not answer a request, if it could not. Its answers say nothing then.
+    /// Why a request has no answer: the store could not give one, and a policy says that this is an error. Its answers say nothing then.
     pub fn failure(&self, request: usize) -> Option<&Unavailable> {
         self.failures.iter().find(|(failed, _)| *failed == request).map(|(_, why)| why)
+    }
+
+    /// Why takes of a request went by their policy, if any did.
+    pub fn trouble(&self, request: usize) -> Option<&Unavailable> {
+        self.troubles.iter().find(|(troubled, _)| *troubled == request).map(|(_, why)| why)
+    }
+
+    /// For stores: takes of the request went by their policy.
+    pub fn trouble_with(&mut self, request: usize, why: Unavailable) {
+        self.troubles.push((request, why));
     }
 
     /// For stores: the request was not answered.
@@ -175,6 +207,7 @@ impl<'a> Batch<'a> {
     pub fn judge(&mut self, mut judge: impl FnMut(&[Take<'a>], &[Take<'a>], &mut [Answer]) -> bool) {
         self.judged = 0;
         self.failures.clear();
+        self.troubles.clear();
         if self.answers.len() < self.takes.len() {
             self.answers.resize(self.takes.len(), Answer::BLANK);
         }

@@ -21,8 +21,8 @@ pub use hand::{Hand, Store};
 pub use memory::{Loaded, Memory, MemoryError, MemorySize, SnapshotError, Stats};
 #[cfg(not(loom))]
 pub use redis::{
-    Address, Password, RedisCounters, RedisSettings, RedisStats, RedisStore, STORE_TIMES_US, ServerStats,
-    StoreClock, StoreTls, Times, Topology, UrlError,
+    Address, CircuitSettings, CircuitState, CircuitStats, Password, RedisCounters, RedisSettings, RedisStats,
+    RedisStore, STORE_TIMES_US, ServerStats, StoreClock, StoreTls, Times, Topology, UrlError,
 };
 
 /// A store of counters.
@@ -35,8 +35,9 @@ pub trait Counters {
     /// back (refunds, settlements, releases) and what is charged always is applied; the other takes show their verdict without a charge.
     /// Takes of one request on the same key are judged one after the other; whoever wants them to count once merges them before.
     ///
-    /// A store may have done all of it when the future is made: one that is dropped may have charged. Requests that it cannot answer
-    /// have a failure in the batch instead of answers ([`Batch::failure`]); whether they were charged is not known then.
+    /// A store may have done all of it when the future is made: one that is dropped may have charged. Takes that it cannot answer go by
+    /// their policy ([`Mode::Degraded`]); whether they were charged is not known then. Where that is an error, the request has a failure
+    /// in the batch instead of answers ([`Batch::failure`]).
     ///
     /// `now` is the node's clock; a store that has a clock of its own goes by that.
     fn take(&self, batch: &mut Batch<'_>, now: Micros) -> impl Future<Output = ()>;

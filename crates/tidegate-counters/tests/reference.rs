@@ -1,9 +1,12 @@
 //! Fixed windows as envoyproxy/ratelimit keeps them: nodes of both kinds count on one number.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::{Ask, Key, Limit, Micros, Receipt, Role, Tag, Verdict};
-use tidegate_counters::{Batch, Counters as _, RedisCounters, RedisSettings, RedisStore, Take};
+use tidegate_core::{Ask, Key, Limit, Micros, Policy, Receipt, Role, Tag, Verdict};
+use tidegate_counters::{
+    Batch, Counters as _, Memory, MemorySize, RedisCounters, RedisSettings, RedisStore, Take,
+};
 use tidegate_testbed::{Cluster, Kind, Options, Reply, Server};
 use tokio::runtime::Builder;
 use tokio::task::LocalSet;
@@ -18,7 +21,8 @@ fn run<T>(url: &str, act: impl AsyncFnOnce(&RedisCounters) -> T) -> T {
     settings.timeout = Duration::from_secs(10);
     settings.connect_timeout = Duration::from_secs(5);
     settings.reference_prefix = Some("p_".into());
-    let store = RedisStore::new(settings);
+    let store =
+        RedisStore::new(settings, Arc::new(Memory::new(MemorySize::of_bytes(1 << 20), NOW).expect("memory")));
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
     let local = LocalSet::new();
     local.block_on(&runtime, async { act(&store.counters()).await })
@@ -30,7 +34,15 @@ fn limit(amount: u64) -> Limit {
 
 fn take<'a>(name: &'a str, limit: &'a Limit, ask: Ask) -> Take<'a> {
     let key = Key::of_bits(name.bytes().fold(1, |bits, byte| bits * 256 + u128::from(byte)));
-    Take { key, tag: Tag::default(), name: Some(name), limit, ask, role: Role::Enforce }
+    Take {
+        key,
+        tag: Tag::default(),
+        name: Some(name),
+        limit,
+        ask,
+        role: Role::Enforce,
+        policy: Policy::STRICT,
+    }
 }
 
 async fn asked(counters: &RedisCounters, takes: &[Take<'_>], now: Micros) -> (bool, Vec<Verdict>) {

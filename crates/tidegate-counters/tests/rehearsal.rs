@@ -4,7 +4,7 @@
 mod common;
 
 use common::{DAY, Dice, HOUR, MINUTE, START, every_limit, inspect, key, memory};
-use tidegate_core::{Ask, Charge, Key, Limit, LimitError, Micros, Role, Tag};
+use tidegate_core::{Ask, Charge, Key, Limit, LimitError, Micros, Policy, Role, Tag};
 use tidegate_counters::{Batch, Inspection, Memory, Rehearsed, Stats, Take};
 
 /// Some limits of each kind, penalties too.
@@ -35,6 +35,7 @@ fn request<'l>(dice: &mut Dice, limits: &'l [Limit], keys: u64) -> Vec<Take<'l>>
                 _ => Ask::Charge { cost: if dice.roll(20) == 0 { 1_000 } else { cost } },
             },
             role: [Role::Enforce, Role::Enforce, Role::Shadow, Role::Quota][dice.roll(4) as usize],
+            policy: Policy::default(),
         }
     };
     (0..takes).map(take).collect()
@@ -108,6 +109,7 @@ fn each_request_of_a_batch_is_rehearsed_as_if_it_were_alone() -> Result<(), Limi
         limit: &limit,
         ask: Ask::Charge { cost: 1 },
         role: Role::Enforce,
+        policy: Policy::default(),
     };
     let mut both = Batch::new();
     both.push([take]);

@@ -1,10 +1,13 @@
 //! Charges that have to be on the replicas too: a primary that dies takes none of them along.
 
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::{Ask, Key, Limit, Micros, Role, Tag};
-use tidegate_counters::{Batch, Counters as _, RedisCounters, RedisSettings, RedisStore, Take, Unavailable};
+use tidegate_core::{Ask, Key, Limit, Micros, Policy, Role, Tag};
+use tidegate_counters::{
+    Batch, Counters as _, Memory, MemorySize, RedisCounters, RedisSettings, RedisStore, Take, Unavailable,
+};
 use tidegate_testbed::{Cluster, Kind, Server, slot_of};
 use tokio::runtime::Builder;
 use tokio::task::{JoinSet, LocalSet};
@@ -31,7 +34,8 @@ fn run<T>(cluster: &Cluster, act: impl AsyncFnOnce(Rc<RedisCounters>) -> T) -> T
     let mut settings = RedisSettings::of_url(&cluster.url()).expect("a URL");
     settings.timeout = Duration::from_millis(500);
     settings.connect_timeout = Duration::from_secs(5);
-    let store = RedisStore::new(settings);
+    let store =
+        RedisStore::new(settings, Arc::new(Memory::new(MemorySize::of_bytes(1 << 20), NOW).expect("memory")));
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
     let local = LocalSet::new();
     local.block_on(&runtime, act(Rc::new(store.counters())))
@@ -46,6 +50,7 @@ async fn charge(counters: &RedisCounters, limit: &Limit) -> Result<bool, Unavail
         limit,
         ask: Ask::Charge { cost: 1 },
         role: Role::Enforce,
+        policy: Policy::STRICT,
     }]);
     batch.replicate();
     counters.take(&mut batch, NOW).await;

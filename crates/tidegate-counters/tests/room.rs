@@ -8,7 +8,7 @@ use common::*;
 use proptest::prelude::*;
 use proptest::test_runner::{RngSeed, TestRunner};
 use tidegate_core::{
-    Algorithm, Ask, Calendar, Era, Key, Limit, LimitError, Micros, State, Tag, Unit, Weekday,
+    Algorithm, Ask, Calendar, Era, Key, Limit, LimitError, Micros, Policy, State, Tag, Unit, Weekday,
 };
 use tidegate_counters::{Batch, Memory, Stats, Take};
 
@@ -139,6 +139,7 @@ fn a_flood_allocates_nothing() -> Result<(), LimitError> {
                     limit: &limit,
                     ask,
                     role: tidegate_core::Role::Enforce,
+                    policy: Policy::default(),
                 }]);
                 memory.take_now(&mut batch, Micros::new(START.get() + number));
             }

@@ -10,7 +10,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use common::*;
-use tidegate_core::{Algorithm, Ask, Key, Limit, LimitError, Micros, Role, Tag};
+use tidegate_core::{Algorithm, Ask, Key, Limit, LimitError, Micros, Policy, Role, Tag};
 use tidegate_counters::{Batch, Memory, Take};
 
 /// Miri looks at every access and takes a thousand times as long: there the numbers are smaller, and the code is the same.
@@ -253,6 +253,7 @@ fn over_several_keys_all_are_charged_or_none() -> Result<(), LimitError> {
                     limit: &limits[at],
                     ask: Ask::Charge { cost },
                     role: Role::Enforce,
+                    policy: Policy::default(),
                 }));
                 memory.take_now(&mut batch, START);
                 let applied = batch.answers(0).iter().map(|answer| answer.verdict.applied);
@@ -295,6 +296,7 @@ fn meddle(memory: &Memory, limits: &[Limit], clock: &AtomicU64, mut dice: Dice, 
             limit: limit_of(number),
             ask,
             role: Role::Enforce,
+            policy: Policy::default(),
         };
         match dice.roll(20) {
             0 => {

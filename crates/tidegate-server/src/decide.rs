@@ -1,7 +1,10 @@
 //! From a query to a decision: what the book says counts, what the counters say to that, and what it comes to.
 
+use std::time::Duration;
+
 use tidegate_core::{
-    Algorithm, Ask, Book, Fate, Found, Key, Limit, Micros, Plan, Planned, Query, Role, Tag, Verdict, told,
+    Algorithm, Ask, Book, Bound, Fate, Found, Key, Limit, Micros, OnStoreFailure, Plan, Planned, Policy,
+    Query, Role, Tag, Verdict, told,
 };
 use tidegate_counters::{Answer, Batch, Counters, Memory, Mode, Take, Unavailable};
 
@@ -107,7 +110,7 @@ pub fn decide_as<R>(
     let mut batch = std::mem::take(&mut room.batch).recycle();
     book.plan(query, &mut plan);
     let refusing = refusing(&plan);
-    if lay_out(&plan, asks, refusing.as_ref(), &mut batch) {
+    if lay_out(&plan, asks, refusing.as_ref(), OnStoreFailure::default(), &mut batch) {
         counters.take_now(&mut batch, now);
     }
     let result = view(&Decision::of(&plan, &batch, asks));
@@ -116,44 +119,67 @@ pub fn decide_as<R>(
     result
 }
 
-/// The same, on counters that may be elsewhere. If they do not answer, `view` is shown why, and what was planned.
+/// On what terms counters elsewhere are asked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    /// How long the answer may take.
+    pub(crate) patience: Duration,
+    /// What holds without them for limits that no rule says it of, because the request brought them.
+    pub(crate) otherwise: OnStoreFailure,
+}
+
+/// The same, on counters that may be elsewhere.
 pub(crate) async fn decide_elsewhere<R>(
     book: &Book,
     counters: &impl Counters,
     query: &Query<'_>,
     asks: &Asks<'_>,
     now: Micros,
+    terms: &Terms,
     room: &mut Room,
-    view: impl FnOnce(Result<&Decision<'_>, Unanswered<'_>>) -> R,
+    view: impl FnOnce(Answered<'_>) -> R,
 ) -> R {
     let mut plan = std::mem::take(&mut room.plan).recycle();
     let mut batch = std::mem::take(&mut room.batch).recycle();
     book.plan(query, &mut plan);
     let refusing = refusing(&plan);
-    if lay_out(&plan, asks, refusing.as_ref(), &mut batch) {
+    if lay_out(&plan, asks, refusing.as_ref(), terms.otherwise, &mut batch) {
         if batch.takes(0).is_empty() {
             batch.judge(|_, _, _| true); // Where nothing is counted nobody has to be asked.
         } else {
+            batch.answer_within(terms.patience);
             counters.take(&mut batch, now).await;
         }
     }
-    let failure = if batch.is_empty() { None } else { batch.failure(0) };
-    let result = match failure {
-        Some(why) => view(Err(Unanswered { plan: &plan, why })),
-        None => view(Ok(&Decision::of(&plan, &batch, asks))),
+    let is_asked = !batch.is_empty();
+    let result = match batch.failure(0).filter(|_| is_asked) {
+        Some(why) => view(Answered::Not { plan: &plan, why }),
+        None => {
+            let trouble = batch.trouble(0).filter(|_| is_asked);
+            view(Answered::Decided { decision: &Decision::of(&plan, &batch, asks), trouble })
+        }
     };
     room.batch = batch.recycle();
     room.plan = plan.recycle();
     result
 }
 
-/// A request that the counters did not answer. Whether they charged it is not known.
-#[derive(Debug)]
-pub(crate) struct Unanswered<'d> {
-    /// What was asked.
-    pub(crate) plan: &'d Plan<'d>,
-    /// Why there is no answer.
-    pub(crate) why: &'d Unavailable,
+/// What counters elsewhere came to say.
+pub(crate) enum Answered<'d> {
+    /// This.
+    Decided {
+        /// The decision.
+        decision: &'d Decision<'d>,
+        /// Why some of its answers are by policy, if any are.
+        trouble: Option<&'d Unavailable>,
+    },
+    /// Nothing, and a policy says that this is an error. Whether anything was charged is not known.
+    Not {
+        /// What was asked.
+        plan: &'d Plan<'d>,
+        /// Why there is no answer.
+        why: &'d Unavailable,
+    },
 }
 
 /// A limit that nothing fits, for a request that is refused whatever the counters say: it still gives back, and is charged where that is
@@ -167,6 +193,7 @@ pub(crate) fn lay_out<'p>(
     plan: &'p Plan<'_>,
     asks: &Asks<'_>,
     refusing: Option<&'p Limit>,
+    otherwise: OnStoreFailure,
     batch: &mut Batch<'p>,
 ) -> bool {
     if plan.takes().len() > TAKES_MAX {
@@ -179,11 +206,14 @@ pub(crate) fn lay_out<'p>(
         limit,
         ask: Ask::Charge { cost: 1 },
         role: Role::Enforce,
+        policy: Policy { on_store_failure: OnStoreFailure::Deny, ..Policy::STRICT },
     });
     let takes = plan.takes().iter().map(|take| {
         let limit = plan.limit(take);
         let (ask, role) = asks.of(take, limit);
-        Take { key: take.key, tag: take.tag, name: plan.reference_name(take), limit, ask, role }
+        let brought = Policy { on_store_failure: otherwise, ..Policy::STRICT };
+        let policy = take.rule.map_or(brought, |rule| rule.said.policy);
+        Take { key: take.key, tag: take.tag, name: plan.reference_name(take), limit, ask, role, policy }
     });
     batch.push(takes.chain(refuses));
     if plan.takes().iter().any(|take| take.rule.is_some_and(|rule| rule.said.policy.replicate > 0)) {
@@ -251,6 +281,46 @@ impl<'d> Decision<'d> {
         self.answers.get(take).is_some_and(|answer| answer.mode != Mode::Unasked)
     }
 
+    /// The policy by which the request was decided, where the store did not answer: on a refusal the one that refused it, on an admission
+    /// the one that lets most through.
+    pub fn degraded(&self) -> Option<OnStoreFailure> {
+        let policy = |take: usize| match self.answers.get(take)?.mode {
+            Mode::Degraded(policy) => Some(policy),
+            _ => None,
+        };
+        if !self.admitted {
+            return self.told().and_then(policy);
+        }
+        let decides = |take: &usize| self.role(*take) != Role::Shadow;
+        let mut acted = (0..self.answers.len()).filter(decides).filter_map(policy).peekable();
+        acted.peek()?;
+        Some(if acted.any(|policy| policy == OnStoreFailure::Allow) {
+            OnStoreFailure::Allow
+        } else {
+            OnStoreFailure::Local
+        })
+    }
+
+    /// How far the decision may be off: what the limit that speaks says, or the widest of what was answered by policy. None where nothing
+    /// was counted, or nobody knows.
+    pub fn bound(&self) -> Option<Bound> {
+        let Some(policy) = self.degraded() else {
+            return self.told().map(|take| self.answers[take].verdict.bound);
+        };
+        let acted = self.answers.iter().filter(|answer| answer.mode == Mode::Degraded(policy));
+        let bound = acted.map(|answer| answer.verdict.bound).max_by_key(|bound| bound.over);
+        bound.filter(|bound| policy != OnStoreFailure::Allow && bound.over < u32::MAX)
+    }
+
+    /// Was a counter asked, so that there are numbers to tell? Not where it was let through unseen.
+    pub fn has_numbers(&self, take: usize) -> bool {
+        self.is_asked(take)
+            && self
+                .answers
+                .get(take)
+                .is_some_and(|answer| answer.mode != Mode::Degraded(OnStoreFailure::Allow))
+    }
+
     /// The take that speaks for a descriptor, if anything was counted for it.
     pub fn told_for(&self, descriptor: usize) -> Option<usize> {
         // A rule that always counts belongs to no descriptor; it is told with the first, so that somebody tells of it.
@@ -262,7 +332,7 @@ impl<'d> Decision<'d> {
     }
 
     fn told_of(&self, takes: impl Iterator<Item = usize> + Clone) -> Option<usize> {
-        let answered = takes.filter(|take| self.is_asked(*take));
+        let answered = takes.filter(|take| self.has_numbers(*take));
         let roles = answered.clone().map(|take| (self.role(take), self.shown(take)));
         let at = told(roles)?;
         answered.clone().nth(at)

@@ -11,7 +11,7 @@ mod verdict; // the answer in one sentence
 mod render; // all of it for a terminal
 
 use serde::{Deserialize, Serialize};
-use tidegate_core::{Book, Matching, Micros, Plan, Query, Role};
+use tidegate_core::{Book, Matching, Micros, OnStoreFailure, Plan, Query, Role};
 use tidegate_counters::{Answer, Batch, Hand, Memory, Rehearsed, Unavailable};
 
 use crate::decide::{Asks, Decision, lay_out, refusing};
@@ -251,7 +251,7 @@ impl Seen {
         let (mut plan, mut batch) = (Plan::new(), Batch::new());
         book.plan(query, &mut plan);
         let refusing = refusing(&plan);
-        if !lay_out(&plan, &Asks::Planned, refusing.as_ref(), &mut batch) {
+        if !lay_out(&plan, &Asks::Planned, refusing.as_ref(), OnStoreFailure::default(), &mut batch) {
             return Ok(Self::default());
         }
         if batch.takes(0).is_empty() {
@@ -289,10 +289,11 @@ fn explain_with(
     let (mut walks, mut plan, mut batch) = (Walks::new(query), Plan::new(), Batch::new());
     book.plan_recorded(query, &mut plan, &mut walks);
     let refusing = refusing(&plan);
-    let rehearsed = match lay_out(&plan, &Asks::Planned, refusing.as_ref(), &mut batch) {
-        true => rehearse(&mut batch),
-        false => Vec::new(),
-    };
+    let rehearsed =
+        match lay_out(&plan, &Asks::Planned, refusing.as_ref(), OnStoreFailure::default(), &mut batch) {
+            true => rehearse(&mut batch),
+            false => Vec::new(),
+        };
     let decision = Decision::of(&plan, &batch, &Asks::Planned);
     let limits = limits::explained(&decision, &rehearsed, query, &walks);
     let domain = domain(book, &plan, query, &walks);

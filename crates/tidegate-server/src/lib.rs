@@ -26,7 +26,7 @@ pub use internal_call::{
     InternalCalls, MAX_AGE_DEFAULT, Refused, SECRET_BYTES_MIN, SECRETS_MAX, SecretsError, Verified, sign,
 };
 pub use net::{Cores, Entrance, Lifetime, Listener, Phase, PlaceLimits, Places, Protocol, Serve, listen};
-pub use node::{Core, Decided, INTERNAL_CALL, InForce, Node, ReplyStyle, Standing};
+pub use node::{Asker, Core, Decided, INTERNAL_CALL, InForce, Node, ReplyStyle, Standing};
 pub use policy::StoreFailures;
 pub use receipts::{CHARGES_MAX, Charges, Receipts};
 pub use serve::{AnyBody, Entrances};

@@ -7,20 +7,23 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use arc_swap::{ArcSwap, Guard};
 use http::HeaderValue;
 use tidegate_clock::Clock;
 use tidegate_config::LiveRules;
 use tidegate_core::{Book, Fate, Micros, OnStoreFailure, Plan, Query, Role, Verdict};
-use tidegate_counters::{Hand, Memory, Mode, RedisStats, STORE_TIMES_US, Stats, Store};
+use tidegate_counters::{
+    CircuitState, Hand, Memory, Mode, RedisStats, STORE_TIMES_US, Stats, Store, Unavailable,
+};
 use tidegate_telemetry::{
     Build, Gauges, InternalCall, Metrics, Reason, Refusal, RefusalLog, RuleMetrics, StoreGauges, StoreServer,
     TopKeys, trace_id_of,
 };
 use tokio::sync::Semaphore;
 
-use crate::decide::{Asks, Decision, Room, Unanswered, decide_as, decide_elsewhere};
+use crate::decide::{Answered, Asks, Decision, Room, Terms, decide_as, decide_elsewhere};
 use crate::internal_call::{InternalCalls, Refused};
 use crate::net::Places;
 use crate::policy::{self, StoreFailures};
@@ -94,6 +97,8 @@ pub struct Node {
     pub default_domain: Option<String>,
     /// What is answered when a decision fails and no rule says otherwise.
     pub on_failure: OnStoreFailure,
+    /// How long an answer may take, whatever the store does.
+    pub deadline: Duration,
     /// How RLS answers.
     pub rls: ReplyStyle,
     /// How HTTP answers.
@@ -193,6 +198,24 @@ pub enum Standing {
     Internal,
 }
 
+/// What is known of a request besides what it asks.
+#[derive(Clone, Copy, Debug)]
+pub struct Asker<'a> {
+    /// When it came.
+    pub came: Micros,
+    /// Its `traceparent`.
+    pub trace: Option<&'a str>,
+    /// How long the caller waits, if it says so.
+    pub patience: Option<Duration>,
+}
+
+impl Asker<'_> {
+    /// One that came then, of whom nothing else is known.
+    pub fn at(came: Micros) -> Self {
+        Self { came, trace: None, patience: None }
+    }
+}
+
 /// What came of a request.
 pub enum Decided<'d> {
     /// It was decided by its limits.
@@ -267,14 +290,13 @@ impl Core {
         &self,
         query: &Query<'_>,
         asks: &Asks<'_>,
-        trace: Option<&str>,
-        now: Micros,
+        asker: &Asker<'_>,
         view: impl FnMut(Decided<'_>) -> R,
     ) -> R {
         match &self.hand {
-            Hand::Memory(memory) => self.decide_now(memory, query, asks, trace, now, view),
+            Hand::Memory(memory) => self.decide_now(memory, query, asks, asker, view),
             // In a place of its own: whoever counts in memory does not carry it along.
-            Hand::Redis(_) => Box::pin(self.decide_later(query, asks, trace, now, view)).await,
+            Hand::Redis(_) => Box::pin(self.decide_later(query, asks, asker, view)).await,
         }
     }
 
@@ -284,16 +306,15 @@ impl Core {
         memory: &Memory,
         query: &Query<'_>,
         asks: &Asks<'_>,
-        trace: Option<&str>,
-        now: Micros,
+        asker: &Asker<'_>,
         mut view: impl FnMut(Decided<'_>) -> R,
     ) -> R {
-        let in_force = self.node.rules.in_force();
+        let (in_force, now) = (self.node.rules.in_force(), asker.came);
         let decided = catch_unwind(AssertUnwindSafe(|| {
             self.fault(query);
             let mut room = self.room();
             let result = decide_as(&in_force.book, memory, query, asks, now, &mut room, |decision| {
-                self.tell(decision, &in_force, query, trace, now);
+                self.tell(decision, &in_force, query, asker);
                 view(Decided::Counted(decision, &in_force))
             });
             self.keep(room);
@@ -307,8 +328,7 @@ impl Core {
         &self,
         query: &Query<'_>,
         asks: &Asks<'_>,
-        trace: Option<&str>,
-        now: Micros,
+        asker: &Asker<'_>,
         mut view: impl FnMut(Decided<'_>) -> R,
     ) -> R {
         // Not as a guard: those are for a moment.
@@ -317,21 +337,45 @@ impl Core {
             self.fault(query);
             let mut room = self.room();
             let (book, wall) = (&in_force.book, self.node.wall_now());
-            let result = decide_elsewhere(book, &self.hand, query, asks, wall, &mut room, |answered| {
-                view(match answered {
-                    Ok(decision) => {
-                        self.tell(decision, &in_force, query, trace, now);
-                        Decided::Counted(decision, &in_force)
-                    }
-                    Err(unanswered) => Decided::ByPolicy(self.unanswered(&unanswered, &in_force, query)),
-                })
-            });
+            let terms = Terms { patience: self.patience(asker), otherwise: self.node.on_failure };
+            let result =
+                decide_elsewhere(book, &self.hand, query, asks, wall, &terms, &mut room, |answered| {
+                    view(match answered {
+                        Answered::Decided { decision, trouble } => {
+                            self.tell(decision, &in_force, query, asker);
+                            if let Some(why) = trouble {
+                                self.degraded(decision.degraded(), why, query);
+                            }
+                            Decided::Counted(decision, &in_force)
+                        }
+                        Answered::Not { plan, why } => {
+                            for take in plan.takes() {
+                                in_force.metrics.count(
+                                    self.number,
+                                    take.rule,
+                                    take.role,
+                                    &Verdict::BLANK,
+                                    true,
+                                );
+                            }
+                            self.degraded(Some(OnStoreFailure::Error), why, query);
+                            Decided::ByPolicy(OnStoreFailure::Error)
+                        }
+                    })
+                });
             let result = result.await;
             self.keep(room);
             result
         });
         let decided = decided.await;
         decided.unwrap_or_else(|_| view(Decided::ByPolicy(self.broken(&in_force, query))))
+    }
+
+    /// How long a decision may take from now on: until the node's deadline, or well before the caller gives up.
+    fn patience(&self, asker: &Asker<'_>) -> Duration {
+        let node = &self.node;
+        let whole = asker.patience.map_or(node.deadline, |patience| node.deadline.min(patience * 3 / 4));
+        whole.saturating_sub(Duration::from_micros(node.now().minus(asker.came).get()))
     }
 
     /// Does a decision wait for somebody else?
@@ -385,44 +429,29 @@ impl Core {
         policy
     }
 
-    /// The store did not answer: counts and tells it, and says what is answered.
+    /// The store did not answer some of a request, or all of it: counts and tells it. `acted` is the policy that decided, if one had to.
     #[cold]
-    fn unanswered(
-        &self,
-        unanswered: &Unanswered<'_>,
-        in_force: &InForce,
-        query: &Query<'_>,
-    ) -> OnStoreFailure {
-        let (node, plan) = (&*self.node, unanswered.plan);
-        let policy = policy::of_plan(plan).unwrap_or(node.on_failure);
-        for take in plan.takes() {
-            in_force.metrics.count(self.number, take.rule, take.role, &Verdict::BLANK, true);
+    fn degraded(&self, acted: Option<OnStoreFailure>, why: &Unavailable, query: &Query<'_>) {
+        let node = &*self.node;
+        if let Some(policy) = acted {
+            node.metrics.core(self.number).store_failure(policy);
         }
-        node.metrics.core(self.number).store_failure(policy);
-        if let Some(left_out) = node.failures.line(unanswered.why, node.now()) {
-            let (why, left_out) = (&unanswered.why.why, Some(left_out).filter(|count| *count > 0));
-            let domain = query.domain;
-            tracing::warn!(domain, ?policy, why, left_out, "the store did not answer; answered by policy");
+        if let Some(left_out) = node.failures.line(why, node.now()) {
+            let (why, left_out) = (&why.why, Some(left_out).filter(|count| *count > 0));
+            let (domain, policy) = (query.domain, acted.map(OnStoreFailure::name));
+            tracing::warn!(domain, policy, why, left_out, "the store did not answer; answered by policy");
         }
-        policy
     }
 
     /// What operators are told of a decision.
-    fn tell(
-        &self,
-        decision: &Decision<'_>,
-        in_force: &InForce,
-        query: &Query<'_>,
-        trace: Option<&str>,
-        now: Micros,
-    ) {
-        let (node, metrics) = (&*self.node, &in_force.metrics);
+    fn tell(&self, decision: &Decision<'_>, in_force: &InForce, query: &Query<'_>, asker: &Asker<'_>) {
+        let (node, metrics, now) = (&*self.node, &in_force.metrics, asker.came);
         let tagged = node.store.wants_tags();
         for (at, (take, answer)) in decision.plan.takes().iter().zip(decision.answers).enumerate() {
             if !decision.is_meant(at) || !decision.is_asked(at) {
                 continue;
             }
-            let degraded = answer.mode == Mode::Degraded;
+            let degraded = matches!(answer.mode, Mode::Degraded(_));
             metrics.count(self.number, take.rule, take.role, &answer.verdict, degraded);
             let Some(reason) = Reason::of(answer.verdict.outcome) else { continue };
             let refusal = || Refusal {
@@ -431,7 +460,7 @@ impl Core {
                 key: take.key,
                 tag: tagged.then_some(take.tag),
                 reason,
-                trace_id: trace.and_then(trace_id_of),
+                trace_id: asker.trace.and_then(trace_id_of),
             };
             if take.role == Role::Shadow {
                 node.refusals.shadow_refused(self.number, now, refusal);
@@ -457,6 +486,10 @@ fn store_gauges(stats: RedisStats) -> StoreGauges {
             .into_iter()
             .map(|(op, times)| (op, times.counts.to_vec(), times.sum_us))
             .collect(),
+        circuit: server.circuit.state as u32,
+        opened: server.circuit.opened,
+        modes: CircuitState::ALL.map(|(state, word)| (word, server.circuit.spent[state as usize])).to_vec(),
+        evicted_keys: server.evicted_keys,
     });
     StoreGauges {
         servers: servers.collect(),
@@ -467,5 +500,6 @@ fn store_gauges(stats: RedisStats) -> StoreGauges {
         remembered_denials: stats.remembered_denials,
         disagreements: stats.disagreements,
         in_flight: stats.in_flight,
+        nodes: stats.nodes,
     }
 }

@@ -1,5 +1,5 @@
-//! What is answered when the counters cannot be asked: the policy of the rules. Where the store is given up on, and what its failure means
-//! for a request, is decided here alone.
+//! What is answered when a decision breaks: the policy of the rules. And what was wrong with the store, without a flood. (What is answered
+//! when the store does not answer, is decided where it is asked: in `tidegate-counters`.)
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -21,15 +21,10 @@ pub(crate) fn of_plan(plan: &Plan<'_>) -> Option<OnStoreFailure> {
 fn strictness(policy: OnStoreFailure) -> u8 {
     match policy {
         OnStoreFailure::Allow => 0,
-        OnStoreFailure::Local => 1, // Nothing is counted locally yet: it is let through.
+        OnStoreFailure::Local => 1,
         OnStoreFailure::Deny => 2,
         OnStoreFailure::Error => 3,
     }
-}
-
-/// Is a request let through under this policy?
-pub(crate) fn lets_through(policy: OnStoreFailure) -> bool {
-    matches!(policy, OnStoreFailure::Allow | OnStoreFailure::Local)
 }
 
 /// Failures of the store, told of without a flood: at most one line a second, however many requests fail.

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::future::{Future, ready};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tidegate_core::{Ask, Charge, Key, Limit, Micros, Role, Tag};
+use tidegate_core::{Ask, Charge, Key, Limit, Micros, Policy, Role, Tag};
 use tidegate_counters::{Answer, Batch, Counters, Inspection, Mode, Take, Unavailable};
 use tidegate_oracle::{self as oracle, Oracle, Outcome};
 
@@ -81,7 +81,8 @@ impl Counters for Model {
     ) -> impl Future<Output = Result<Inspection, Unavailable>> {
         let mut copies = self.counters().clone();
         let stored = copies.contains_key(&key);
-        let look = Take { key, tag, name: None, limit, ask: Ask::Peek, role: Role::Shadow };
+        let look =
+            Take { key, tag, name: None, limit, ask: Ask::Peek, role: Role::Shadow, policy: Policy::STRICT };
         let counter = counter(&mut copies, &look);
         let used = counter.used(now.get());
         let verdict = verdict_of(limit, &counter.show(&oracle::Ask::Peek, now.get()));

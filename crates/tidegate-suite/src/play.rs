@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use tidegate_core::{Ask, Key, Limit, Micros, Receipt, Secret, Tag, Verdict};
+use tidegate_core::{Ask, Key, Limit, Micros, Policy, Receipt, Secret, Tag, Verdict};
 use tidegate_counters::{Batch, Counters, Inspection, Take, Unavailable};
 use tidegate_oracle::{Op, Spec};
 
@@ -114,7 +114,15 @@ impl<'s, S: Counters> Player<'s, S> {
             batch.push(request.takes.iter().map(|take| {
                 let counter = self.counter(&take.name);
                 let (ask, role) = (counter.ask(&take.op), take.role);
-                Take { key: counter.key, tag: self.tag(), name: None, limit: &counter.limit, ask, role }
+                Take {
+                    key: counter.key,
+                    tag: self.tag(),
+                    name: None,
+                    limit: &counter.limit,
+                    ask,
+                    role,
+                    policy: Policy::STRICT,
+                }
             }));
         }
         batch

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
-use tidegate_core::{Ask, Charge, Key, Limit, Micros, Role, Tag};
+use tidegate_core::{Ask, Charge, Key, Limit, Micros, Policy, Role, Tag};
 use tidegate_counters::{Answer, Batch, Counters, Inspection, Take, Unavailable};
 use tidegate_suite::{Model, check, check_scripts, check_threads, random_script};
 
@@ -314,7 +314,15 @@ impl Counters for Faulty {
         if self.fault == Fault::InspectionCharges {
             ask(
                 &inner.model,
-                &[Take { key, tag, name: None, limit, ask: Ask::Charge { cost: 1 }, role: Role::Shadow }],
+                &[Take {
+                    key,
+                    tag,
+                    name: None,
+                    limit,
+                    ask: Ask::Charge { cost: 1 },
+                    role: Role::Shadow,
+                    policy: Policy::default(),
+                }],
                 now,
             );
         }

@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use tidegate_core::{Ask, Charge, Key, Limit, Micros, State, Tag, Verdict, admits};
 use tidegate_counters::{
-    Batch, Counters, Inspection, RedisCounters, RedisSettings, RedisStore, StoreClock, Take, Unavailable,
+    Batch, Counters, Inspection, Memory, MemorySize, RedisCounters, RedisSettings, RedisStore, StoreClock,
+    Take, Unavailable,
 };
 use tidegate_suite::{check_random, check_scripts, check_threads};
 use tidegate_testbed::{Cluster, Kind, Options, Reply, Server};
@@ -79,7 +80,8 @@ impl Place {
             Self::One(server) if alone => Some(Kept { server, states: Mutex::default() }),
             _ => None,
         };
-        let store = Blocking(RedisStore::new(settings), kept);
+        let own = Memory::new(MemorySize::of_bytes(1 << 20), Micros::ZERO).expect("memory");
+        let store = Blocking(RedisStore::new(settings, Arc::new(own)), kept);
         check(&store).unwrap_or_else(|error| panic!("{error}"));
         let immortal = match self {
             Self::One(server) => server.immortal_keys(&[]),

@@ -5,8 +5,8 @@ use std::fmt;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{
-    DescriptorEncoder, EncodeGaugeValue, EncodeLabel, EncodeLabelSet, LabelSetEncoder, MetricEncoder,
-    NoLabelSet, text,
+    DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, EncodeLabel, EncodeLabelSet, LabelSetEncoder,
+    MetricEncoder, NoLabelSet, text,
 };
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
@@ -16,7 +16,7 @@ use crate::metrics::{CoreSums, DURATION_BOUNDS_US};
 use crate::rules::{PARTS, REMAINING_BOUNDS, RuleSums};
 use crate::table::{self, Kind, Metric};
 use crate::words::{ConnectionRefused, Evicted, InternalCall, Policy, Reason, RequestOutcome, Said, Server};
-use crate::{Gauges, Metrics, RuleMetrics, log};
+use crate::{Gauges, Metrics, RuleMetrics, StoreServer, log};
 
 /// What the page is sent as.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -133,10 +133,10 @@ impl Page {
 
     fn write_trouble(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let cores = &self.cores;
-        let let_through = [Policy::Allow, Policy::Local].into_iter();
-        let failopen = let_through
-            .map(|policy| cores.internal_errors[policy as usize] + cores.store_failures[policy as usize]);
-        Family::new(encoder, &table::FAILOPEN)?.counter(&[], failopen.sum())?;
+        // What breaks is not counted locally either.
+        let broken = [Policy::Allow, Policy::Local].map(|policy| cores.internal_errors[policy as usize]);
+        let failopen = broken.iter().sum::<u64>() + cores.store_failures[Policy::Allow as usize];
+        Family::new(encoder, &table::FAILOPEN)?.counter(&[], failopen)?;
         let mut family = Family::new(encoder, &table::STORE_FAILURES)?;
         for policy in Policy::ALL {
             family.counter(&[policy.word()], cores.store_failures[*policy as usize])?;
@@ -177,11 +177,39 @@ impl Page {
         for server in &store.servers {
             family.gauge(&[&server.address], server.connections)?;
         }
+        self.write_circuits(encoder, &store.servers)?;
+        if let Some(nodes) = store.nodes {
+            Family::new(encoder, &table::FLEET_NODES)?.gauge(&[], nodes)?;
+        }
         Family::new(encoder, &table::STORE_REDIRECTS)?.counter(&[], store.redirects)?;
         Family::new(encoder, &table::STORE_REFRESHES)?.counter(&[], store.refreshes)?;
         Family::new(encoder, &table::REMEMBERED_DENIALS)?.counter(&[], store.remembered_denials)?;
         Family::new(encoder, &table::STORE_DISAGREEMENTS)?.counter(&[], store.disagreements)?;
         Family::new(encoder, &table::STORE_IN_FLIGHT)?.gauge(&[], store.in_flight)
+    }
+
+    fn write_circuits(&self, encoder: &mut DescriptorEncoder<'_>, servers: &[StoreServer]) -> fmt::Result {
+        let mut family = Family::new(encoder, &table::CIRCUIT_STATE)?;
+        for server in servers {
+            family.gauge(&[&server.address], server.circuit)?;
+        }
+        let mut family = Family::new(encoder, &table::CIRCUIT_OPENED)?;
+        for server in servers {
+            family.counter(&[&server.address], server.opened)?;
+        }
+        let mut family = Family::new(encoder, &table::STORE_MODE)?;
+        for server in servers {
+            for (mode, spent) in &server.modes {
+                family.counter(&[&server.address, mode], spent.as_secs_f64())?;
+            }
+        }
+        let mut family = Family::new(encoder, &table::STORE_EVICTED)?;
+        for server in servers {
+            if let Some(keys) = server.evicted_keys {
+                family.gauge(&[&server.address], keys)?;
+            }
+        }
+        Ok(())
     }
 
     fn write_memory(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
@@ -251,8 +279,8 @@ impl<'e> Family<'e> {
         Ok(Self { metric, encoder })
     }
 
-    fn counter(&mut self, values: &[&str], count: u64) -> fmt::Result {
-        self.row(values, |encoder| encoder.encode_counter::<NoLabelSet, u64, f64>(&count, None))
+    fn counter(&mut self, values: &[&str], count: impl EncodeCounterValue) -> fmt::Result {
+        self.row(values, |encoder| encoder.encode_counter::<NoLabelSet, _, f64>(&count, None))
     }
 
     fn gauge(&mut self, values: &[&str], value: impl EncodeGaugeValue) -> fmt::Result {

@@ -1,5 +1,7 @@
 //! What the node knows itself and hands over when it is scraped.
 
+use std::time::Duration;
+
 use tidegate_core::Micros;
 
 use crate::words::Server;
@@ -67,6 +69,8 @@ pub struct StoreGauges {
     pub disagreements: u64,
     /// Requests that wait for an answer.
     pub in_flight: u64,
+    /// How many nodes share it; none until it is known.
+    pub nodes: Option<u32>,
 }
 
 /// One server of a store.
@@ -78,6 +82,14 @@ pub struct StoreServer {
     pub connections: u64,
     /// Its calls: what they did, how many took as long as each class of times and one more for what took longer, and all together in µs.
     pub calls: Vec<(&'static str, Vec<u64>, u64)>,
+    /// Its circuit: 0 closed, 1 half open, 2 open.
+    pub circuit: u32,
+    /// How often that opened.
+    pub opened: u64,
+    /// How long it was so, by the word for it.
+    pub modes: Vec<(&'static str, Duration)>,
+    /// Keys that it evicted, if it says so.
+    pub evicted_keys: Option<u64>,
 }
 
 /// What was built.

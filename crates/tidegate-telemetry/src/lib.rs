@@ -31,7 +31,7 @@ pub use label::Labels;
 pub use metrics::{CoreMetrics, Metrics};
 pub use refusals::{Refusal, RefusalLog};
 pub use rules::{RULES_SHOWN_MAX, RuleMark, RuleMetrics};
-pub use table::{Kind, Label, Metric, Status, TABLE};
+pub use table::{Kind, Label, Metric, TABLE};
 pub use top::{COUNTERS, Top, TopKey, TopKeys};
 pub use trace::trace_id_of;
 pub use words::{ConnectionRefused, InternalCall, Reason, RequestOutcome, Server};

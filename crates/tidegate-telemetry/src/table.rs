@@ -15,8 +15,6 @@ pub struct Metric {
     pub labels: &'static [Label],
     /// What it says, in a sentence.
     pub help: &'static str,
-    /// Is it there?
-    pub status: Status,
 }
 
 /// What kind of number a metric is.
@@ -30,15 +28,6 @@ pub enum Kind {
     Histogram,
     /// Always 1: its labels are what it says.
     Info,
-}
-
-/// Is a metric there already?
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Status {
-    /// It is.
-    Works,
-    /// It comes with circuits around stores.
-    WithCircuits,
 }
 
 /// One label.
@@ -75,7 +64,7 @@ const SHARD: Label = label("shard", &[]);
 
 impl Metric {
     const fn new(kind: Kind, name: &'static str, unit: &'static str, help: &'static str) -> Self {
-        Self { name, kind, unit, labels: &[], help, status: Status::Works }
+        Self { name, kind, unit, labels: &[], help }
     }
 
     const fn counter(name: &'static str, unit: &'static str, help: &'static str) -> Self {
@@ -92,10 +81,6 @@ impl Metric {
 
     const fn by(self, labels: &'static [Label]) -> Self {
         Self { labels, ..self }
-    }
-
-    const fn with_circuits(self) -> Self {
-        Self { status: Status::WithCircuits, ..self }
     }
 }
 
@@ -157,7 +142,7 @@ table! {
     FAILOPEN = Metric::counter(
         "ratelimit_failopen_total",
         "requests",
-        "Requests that were let through because nothing could be counted: the policies `allow` and, until nodes count locally, `local`.",
+        "Requests that were let through because nothing could be counted: the policy `allow`.",
     );
 
     STORE_FAILURES = Metric::counter(
@@ -172,8 +157,34 @@ table! {
         "state",
         "The circuit of each primary: 0 closed, 1 half open, 2 open.",
     )
-    .by(&[SHARD])
-    .with_circuits();
+    .by(&[SHARD]);
+
+    CIRCUIT_OPENED = Metric::counter(
+        "ratelimit_circuit_opened_total",
+        "times",
+        "How often the circuit of each server opened, because calls to it failed or only waited.",
+    )
+    .by(&[SHARD]);
+
+    STORE_MODE = Metric::counter(
+        "ratelimit_store_mode_seconds_total",
+        "seconds",
+        "How long the circuit of each server was closed, half open and open.",
+    )
+    .by(&[SHARD, label("mode", &["closed", "half_open", "open"])]);
+
+    STORE_EVICTED = Metric::gauge(
+        "ratelimit_store_evicted_keys",
+        "keys",
+        "Keys that each server evicted since it started. Each may have been a limit: alert when it rises.",
+    )
+    .by(&[SHARD]);
+
+    FLEET_NODES = Metric::gauge(
+        "ratelimit_fleet_nodes",
+        "nodes",
+        "Nodes that share the store, the most that were seen in the last minutes.",
+    );
 
     REDIS_ERRORS = Metric::counter("ratelimit_redis_errors_total", "errors", "Calls to Redis that went wrong.")
         .by(&[label("kind", &[])]);
@@ -307,7 +318,8 @@ mod tests {
             assert!(name.starts_with("ratelimit_") || name.starts_with("tidegate_"), "{name}");
             assert_eq!(name.ends_with("_total"), metric.kind == Kind::Counter, "{name}");
             assert_eq!(name.ends_with("_info"), metric.kind == Kind::Info, "{name}");
-            let in_name = name.ends_with("_seconds") || name.ends_with("_bytes");
+            let measured = name.trim_end_matches("_total");
+            let in_name = measured.ends_with("_seconds") || measured.ends_with("_bytes");
             assert_eq!(in_name, matches!(metric.unit, "seconds" | "bytes"), "{name}");
             // The library writes help as it is; a line break would end it.
             assert!(!metric.help.contains(['\n', '\\']) && metric.help.ends_with('.'), "{name}");

@@ -58,6 +58,8 @@ pub struct Settings {
     pub store: StoreSettings,
     /// How many threads decide; none is one for each core.
     pub threads: Option<usize>,
+    /// How long an answer may take.
+    pub deadline: Duration,
     /// The folder for what outlives the process.
     pub data: PathBuf,
     /// Did anybody say where it is?
@@ -130,6 +132,12 @@ pub struct StoreSettings {
     pub connect_timeout: Duration,
     /// How many requests may wait for it on each thread.
     pub in_flight: usize,
+    /// After how many failures a server is left alone; 0 is never.
+    pub circuit_failures: u32,
+    /// Within what time; none is in a row.
+    pub circuit_within: Option<Duration>,
+    /// How long it is left alone.
+    pub circuit_open_for: Duration,
     /// What the names of fixed windows begin with, if they are the reference server's.
     pub reference_prefix: Option<String>,
     /// The file with roots.
@@ -507,6 +515,14 @@ impl<'a> Chosen<'a> {
             timeout: self.duration("store.timeout"),
             connect_timeout: self.duration("store.connect_timeout"),
             in_flight: self.whole("store.in_flight").unwrap_or(0),
+            circuit_failures: self
+                .whole("store.circuit.failures")
+                .and_then(|count| u32::try_from(count).ok())
+                .unwrap_or(0),
+            circuit_within: self
+                .is_said("store.circuit.within")
+                .then(|| self.duration("store.circuit.within")),
+            circuit_open_for: self.duration("store.circuit.open_for"),
             reference_prefix: self
                 .flag("store.reference_names")
                 .then(|| self.text("store.reference_prefix").unwrap_or_default().to_owned()),
@@ -558,6 +574,7 @@ impl<'a> Chosen<'a> {
             counters_memory: self.bytes("counters.memory"),
             store: self.store(),
             threads: self.whole("node.threads"),
+            deadline: self.duration("node.deadline"),
             data: self.path("node.data").unwrap_or_default(),
             data_said: self.is_said("node.data"),
             drain_delay: self.duration("node.drain_delay"),

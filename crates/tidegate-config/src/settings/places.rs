@@ -275,7 +275,36 @@ static STORE: Place = Place {
         )
         .ours()
         .default(""),
+        Field::new("circuit", Kind::Map(&STORE_CIRCUIT), "When a server of the store is left alone for a while.").ours(),
         Field::new("tls", Kind::Map(&STORE_TLS), "How connections to the store are encrypted.").ours(),
+    ],
+};
+
+static STORE_CIRCUIT: Place = Place {
+    name: "store_circuit",
+    doc: "When a server of the store is left alone for a while, because calls to it fail or only wait: `on_store_failure` answers at once \
+          then, for its keys alone. It also is when half of at least 20 calls within about a second fail.",
+    fields: &[
+        Field::new(
+            "failures",
+            Kind::Whole { min: 0, max: 100 },
+            "After how many failures; 0 is never. Calls that fail at the same time are one.",
+        )
+        .ours()
+        .default("5"),
+        Field::new(
+            "within",
+            Kind::Duration { min: Micros::from_millis(100), max: Micros::from_secs(600) },
+            "Within what time they have to be; without it, they have to be in a row.",
+        )
+        .ours(),
+        Field::new(
+            "open_for",
+            Kind::Duration { min: Micros::from_millis(10), max: Micros::from_secs(600) },
+            "After what time one call tries it again, a fifth more or less. After three good ones it is called as before.",
+        )
+        .ours()
+        .default("250ms"),
     ],
 };
 
@@ -300,6 +329,14 @@ static NODE: Place = Place {
     fields: &[
         Field::new("threads", Kind::Whole { min: 1, max: 1_024 }, "How many threads decide; by default one for each core.")
             .ours(),
+        Field::new(
+            "deadline",
+            Kind::Duration { min: Micros::from_millis(1), max: Micros::from_secs(60) },
+            "How long an answer may take, whatever the store does; three quarters of the caller's own `grpc-timeout`, if that is shorter. \
+             What the store has not said by then, `on_store_failure` answers. Envoy gives up after 20 ms.",
+        )
+        .ours()
+        .default("15ms"),
         Field::new(
             "data",
             Kind::Text,

@@ -1,7 +1,9 @@
 //! P14: constructors refuse impossible numbers with a reason; what they let through cannot overflow, whatever is asked.
 
 use proptest::prelude::*;
-use tidegate_core::{Ask, Calendar, Charge, Limit, LimitError, Micros, Receipt, Shaper, Unit, Weekday};
+use tidegate_core::{
+    Ask, Calendar, Charge, Limit, LimitError, Micros, Numbers, Receipt, Shaper, Unit, Weekday,
+};
 
 /// Numbers around every edge of the range, and all between.
 fn edgy(max: u64) -> impl Strategy<Value = u64> {
@@ -92,6 +94,29 @@ proptest! {
                 prop_assert_eq!(shaper.cancel(&mut level, reservation, Micros::new(now)), Ok(()), "nobody is behind it");
             }
         }
+    }
+}
+
+proptest! {
+    #![proptest_config(crate::traces::proof(5_000))]
+
+    /// What a node may spend alone is the same limit, only smaller; were it not to be had, the whole limit would be spent.
+    #[test]
+    fn a_part_of_a_limit_counts_as_the_limit_does(
+        limit in (0..11_u8).prop_flat_map(any_limit),
+        units in edgy(u64::from(u32::MAX)),
+    ) {
+        let Ok(limit) = limit else { return Ok(()) };
+        let part = limit.part(u32::try_from(units).unwrap_or(u32::MAX));
+        let (whole, least) = (u64::from(limit.amount()), u64::from(limit.amount().min(1)));
+        prop_assert_eq!(u64::from(part.amount()), units.clamp(least, whole));
+        let shape = |limit: &Limit| (limit.algorithm(), limit.charge(), limit.window(), limit.periods().cloned(), limit.holds());
+        prop_assert_eq!(shape(&part), shape(&limit));
+        if let (Numbers::Parted { k, strict, .. }, Numbers::Parted { k: part_k, strict: part_strict, .. }) = (limit.numbers(), part.numbers()) {
+            prop_assert_eq!((part_k, part_strict), (k, strict));
+        }
+        let burst = u64::from(limit.capacity()) * u64::from(part.amount()) / whole.max(1);
+        prop_assert_eq!(u64::from(part.capacity()), burst.max(u64::from(limit.capacity().min(1))));
     }
 }
 

@@ -6,7 +6,7 @@
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
-use tidegate_core::{Ask, Era, Key, Limit, Micros, Role, Tag};
+use tidegate_core::{Ask, Era, Key, Limit, Micros, Policy, Role, Tag};
 
 use super::table::{Home, SET_SLOTS};
 use super::{Memory, MemorySize, Stats};
@@ -60,6 +60,7 @@ fn request(memory: &Memory, takes: &[(Key, &Limit)], cost: u64, now: Micros) -> 
         limit,
         ask,
         role: Role::Enforce,
+        policy: Policy::default(),
     }));
     memory.take_now(&mut batch, now);
     batch.admitted(0)

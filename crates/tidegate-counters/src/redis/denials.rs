@@ -136,7 +136,7 @@ fn cost(take: &Take<'_>) -> Option<u64> {
 }
 
 /// What is said of a take that nobody was asked about.
-fn unasked(take: &Take<'_>) -> Answer {
+pub(super) fn unasked(take: &Take<'_>) -> Answer {
     let limit = take.limit.amount();
     let verdict = Verdict { outcome: Outcome::Admitted, limit, remaining: u32::MAX, ..Verdict::BLANK };
     Answer { verdict, mode: Mode::Unasked }
@@ -162,6 +162,7 @@ mod tests {
             limit,
             ask: Ask::Charge { cost },
             role: Role::Enforce,
+            policy: tidegate_core::Policy::default(),
         }
     }
 

@@ -3,12 +3,13 @@
 
 use std::rc::Rc;
 
-use tidegate_core::{Ask, Key, Limit, Micros, Role, Tag, admits};
+use tidegate_core::{Ask, Key, Limit, Micros, Policy, Role, Tag, admits};
 use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
 
 use super::encode::stays;
-use super::lane::{Lane, Pending};
-use super::{BLANK, replay};
+use super::lane::{Lane, PartReply, Pending};
+use super::replay;
 use crate::{Answer, Batch, Take, Unavailable};
 
 /// What a request came to.
@@ -16,21 +17,23 @@ use crate::{Answer, Batch, Take, Unavailable};
 pub(super) struct Judged {
     pub(super) admitted: bool,
     pub(super) answers: Vec<Answer>,
+    /// Why some answers are by policy, if any are.
+    pub(super) trouble: Option<Unavailable>,
 }
 
 /// A request that the store was asked about.
 pub(super) enum Asked {
     /// Not at all: it asks nothing, or it was refused a moment ago.
     Known(Judged),
-    /// In one slot, where it is judged in one piece.
-    Whole(Pending),
+    /// In one slot, where it is judged in one piece; or it could not be asked.
+    Whole(Result<Pending, Unavailable>),
     /// In several. What is left to do goes on if nobody waits for it any more.
     Parts(oneshot::Receiver<Result<Judged, Unavailable>>),
 }
 
 /// Writes what requests came to into their batch.
 pub(super) fn write(batch: &mut Batch<'_>, judged: impl IntoIterator<Item = Result<Judged, Unavailable>>) {
-    let (mut judged, mut failed) = (judged.into_iter(), Vec::new());
+    let (mut judged, mut failed, mut troubled) = (judged.into_iter(), Vec::new(), Vec::new());
     let mut number = 0;
     batch.judge(|_, _, answers| {
         let request = number;
@@ -38,10 +41,11 @@ pub(super) fn write(batch: &mut Batch<'_>, judged: impl IntoIterator<Item = Resu
         match judged.next() {
             Some(Ok(judged)) => {
                 answers.copy_from_slice(&judged.answers);
+                troubled.extend(judged.trouble.map(|why| (request, why)));
                 judged.admitted
             }
             Some(Err(why)) => {
-                answers.fill(BLANK);
+                answers.fill(Answer::BLANK);
                 failed.push((request, why));
                 false
             }
@@ -49,26 +53,29 @@ pub(super) fn write(batch: &mut Batch<'_>, judged: impl IntoIterator<Item = Resu
         }
     });
     failed.into_iter().for_each(|(request, why)| batch.fail(request, why));
+    troubled.into_iter().for_each(|(request, why)| batch.trouble_with(request, why));
 }
 
-/// Asks the store about a request.
+/// Asks the store about a request, whose answer is wanted `until` then.
 pub(super) fn ask(
     lane: &Rc<Lane>,
     takes: &[Take<'_>],
     replicated: bool,
     now: Micros,
-) -> Result<Asked, Unavailable> {
+    until: Instant,
+) -> Asked {
     let Some(first) = takes.first() else {
-        return Ok(Asked::Known(Judged { admitted: true, answers: Vec::new() }));
+        return Asked::Known(Judged { admitted: true, answers: Vec::new(), trouble: None });
     };
     if lane.remembers()
         && let Some(answers) = lane.store.denials.refuse(takes, now)
     {
-        return Ok(Asked::Known(Judged { admitted: false, answers }));
+        return Asked::Known(Judged { admitted: false, answers, trouble: None });
     }
+    lane.store.alone.release(takes, now);
     let slot = lane.store.slot(first, now);
     if takes.iter().all(|take| lane.store.slot(take, now) == slot) {
-        return Ok(Asked::Whole(lane.ask((slot, replicated), takes, now)?));
+        return Asked::Whole(lane.ask((slot, replicated), takes, now));
     }
     let (sender, judged) = oneshot::channel();
     let parts = Part::of(lane, takes, now);
@@ -78,39 +85,74 @@ pub(super) fn ask(
     }
     let lane = lane.clone();
     tokio::task::spawn_local(async move {
-        let judged = fly(&lane, parts, asked, now).await;
+        let judged = fly(&lane, parts, asked, now, until).await;
         let _ = sender.send(judged);
     });
-    Ok(Asked::Parts(judged))
+    Asked::Parts(judged)
 }
 
 impl Asked {
-    /// Waits for the answer, and works out what it means.
+    /// Waits for the answer, until then at most, and works out what it means. What the store has not said goes by policy.
     pub(super) async fn judged(
         self,
         lane: &Rc<Lane>,
         takes: &[Take<'_>],
         now: Micros,
+        until: Instant,
     ) -> Result<Judged, Unavailable> {
         match self {
             Self::Known(judged) => Ok(judged),
             Self::Whole(pending) => {
-                let reply = pending.await.map_err(|_| gone())??;
-                lane.heard(reply.now, now);
-                let mut answers = vec![BLANK; takes.len()];
-                let told = reply.told(lane, takes, now)?;
-                let admitted = replay::judge(takes, &told, reply.now, &mut answers)?;
-                lane.store.agrees(admitted, reply.admitted)?;
-                lane.store.denials.learn(takes, &answers, now);
-                Ok(Judged { admitted: reply.admitted, answers })
+                let answered = answered(pending, until).await.and_then(|reply| {
+                    let answers = read(lane, takes, &reply, now)?;
+                    Ok(Judged { admitted: reply.admitted, answers, trouble: None })
+                });
+                match answered {
+                    Ok(judged) => {
+                        lane.store.denials.learn(takes, &judged.answers, now);
+                        Ok(judged)
+                    }
+                    Err(why) => alone(lane, takes, why, now),
+                }
             }
-            Self::Parts(judged) => {
-                let judged = judged.await.map_err(|_| gone())??;
-                lane.store.denials.learn(takes, &judged.answers, now);
-                Ok(judged)
-            }
+            Self::Parts(judged) => match judged.await {
+                Ok(judged) => {
+                    let judged = judged?;
+                    lane.store.denials.learn(takes, &judged.answers, now);
+                    Ok(judged)
+                }
+                Err(_) => alone(lane, takes, gone(), now),
+            },
         }
     }
+}
+
+/// The answer of one slot, if it comes in time.
+async fn answered(pending: Result<Pending, Unavailable>, until: Instant) -> Result<PartReply, Unavailable> {
+    match timeout_at(until, pending?).await {
+        Ok(Ok(reply)) => reply,
+        Ok(Err(_)) => Err(gone()),
+        Err(_) => {
+            Err(Unavailable { why: "the store did not answer before the deadline of the request".into() })
+        }
+    }
+}
+
+/// What a reply means for each of some takes.
+fn read(lane: &Lane, takes: &[Take<'_>], reply: &PartReply, now: Micros) -> Result<Vec<Answer>, Unavailable> {
+    lane.heard(reply.now, now);
+    let mut answers = vec![Answer::BLANK; takes.len()];
+    let told = reply.told(lane, takes, now)?;
+    let admitted = replay::judge(takes, &told, reply.now, &mut answers)?;
+    lane.store.agrees(admitted, reply.admitted)?;
+    Ok(answers)
+}
+
+/// A request of which the store has said nothing.
+fn alone(lane: &Lane, takes: &[Take<'_>], why: Unavailable, now: Micros) -> Result<Judged, Unavailable> {
+    let mut answers = vec![Answer::BLANK; takes.len()];
+    let admitted = lane.store.alone.decide(takes, &vec![true; takes.len()], &why, now, &mut answers)?;
+    Ok(Judged { admitted, answers, trouble: Some(why) })
 }
 
 fn gone() -> Unavailable {
@@ -132,12 +174,13 @@ struct OwnTake {
     limit: Limit,
     ask: Ask,
     role: Role,
+    policy: Policy,
 }
 
 impl OwnTake {
     fn take(&self, ask: Ask) -> Take<'_> {
-        let name = self.name.as_deref();
-        Take { key: self.key, tag: self.tag, name, limit: &self.limit, ask, role: self.role }
+        let (name, role, policy) = (self.name.as_deref(), self.role, self.policy);
+        Take { key: self.key, tag: self.tag, name, limit: &self.limit, ask, role, policy }
     }
 }
 
@@ -154,6 +197,7 @@ impl Part {
                 limit: take.limit.clone(),
                 ask: returnable(lane, take),
                 role: take.role,
+                policy: take.policy,
             };
             match parts.iter_mut().find(|part| part.slot == slot) {
                 Some(part) => part.takes.push(own),
@@ -184,51 +228,45 @@ fn returnable(lane: &Lane, take: &Take<'_>) -> Ask {
     }
 }
 
-/// Waits for all parts, decides, and gives back what was charged for nothing.
+/// Waits for all parts, until then at most, decides, and gives back what was charged for nothing.
 async fn fly(
     lane: &Rc<Lane>,
     parts: Vec<Part>,
     asked: Vec<Result<Pending, Unavailable>>,
     now: Micros,
+    until: Instant,
 ) -> Result<Judged, Unavailable> {
     let count = parts.iter().map(|part| part.takes.len()).sum();
-    let mut judged = Judged { admitted: true, answers: vec![BLANK; count] };
-    let mut roles = vec![(Role::Enforce, true); count];
-    let (mut replies, mut failure) = (Vec::with_capacity(parts.len()), None);
+    let mut judged = Judged { admitted: true, answers: vec![Answer::BLANK; count], trouble: None };
+    let (mut replies, mut missing) = (Vec::with_capacity(parts.len()), vec![false; count]);
     for (part, pending) in parts.iter().zip(asked) {
-        let reply = match pending {
-            Ok(pending) => pending.await.map_err(|_| gone()).and_then(|reply| reply),
-            Err(why) => Err(why),
-        };
-        let answered = reply.and_then(|reply| {
-            let takes = part.takes();
-            let mut answers = vec![BLANK; takes.len()];
-            let told = reply.told(lane, &takes, now)?;
-            let admitted = replay::judge(&takes, &told, reply.now, &mut answers)?;
-            lane.store.agrees(admitted, reply.admitted)?;
-            lane.heard(reply.now, now);
-            Ok((reply, answers))
-        });
-        match answered {
-            Ok((reply, answers)) => {
+        let reply = answered(pending, until).await;
+        let reply = reply.and_then(|reply| Ok((read(lane, &part.takes(), &reply, now)?, reply)));
+        match reply {
+            Ok((answers, reply)) => {
                 for (own, answer) in part.takes.iter().zip(answers) {
                     judged.answers[own.at] = answer;
-                    roles[own.at] = (own.role, answer.verdict.admitted());
                 }
                 replies.push(Some(reply));
             }
             Err(why) => {
-                failure = failure.or(Some(why));
+                part.takes.iter().for_each(|own| missing[own.at] = true);
+                judged.trouble.get_or_insert(why);
                 replies.push(None);
             }
         }
     }
-    judged.admitted = admits(roles);
-    match failure {
-        // What was charged stays: by the rules' policy it may be admitted, and then it has been.
-        Some(why) if judged.admitted => return Err(why),
-        _ if judged.admitted => return Ok(judged),
-        _ => {}
+    let mut takes: Vec<(usize, Take<'_>)> =
+        parts.iter().flat_map(|part| &part.takes).map(|own| (own.at, own.take(own.ask))).collect();
+    takes.sort_unstable_by_key(|(at, _)| *at);
+    let takes: Vec<Take<'_>> = takes.into_iter().map(|(_, take)| take).collect();
+    let passed = |(take, answer): (&Take<'_>, &Answer)| (take.role, answer.verdict.admitted());
+    let decided = match &judged.trouble {
+        None => Ok(admits(takes.iter().zip(&judged.answers).map(passed))),
+        Some(why) => lane.store.alone.decide(&takes, &missing, why, now, &mut judged.answers),
+    };
+    if matches!(decided, Ok(true)) {
+        return Ok(judged);
     }
     for (part, reply) in parts.iter().zip(replies) {
         let Some(reply) = reply.filter(|reply| reply.admitted) else { continue };
@@ -241,6 +279,7 @@ async fn fly(
             judged.answers[own.at] = answer;
         }
     }
+    judged.admitted = decided?;
     Ok(judged)
 }
 

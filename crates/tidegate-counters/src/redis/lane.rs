@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use redis::Value;
 use tidegate_core::{Key, Micros, Numbers};
@@ -25,6 +26,9 @@ pub(super) const KEPT_BYTES: usize = 4;
 const CALL_KEYS: usize = 64;
 /// How many requests it may hold: many may be about one counter, and a script stops the whole server while it runs.
 const CALL_REQUESTS: usize = 64;
+
+/// How much later than an operation's end its answer may be known, where nobody says when it is wanted.
+const LATE_MAX: Duration = Duration::from_millis(3);
 
 /// One thread's way to the store.
 pub(super) struct Lane {
@@ -144,6 +148,11 @@ impl Lane {
     /// Until when an operation that starts now may take.
     pub(super) fn deadline(&self) -> Instant {
         Instant::now() + self.store.servers.settings().timeout
+    }
+
+    /// Until when a request that has this patience wants its answer. What the store takes longest for is known a little before.
+    pub(super) fn deadline_of(&self, patience: Option<Duration>) -> Instant {
+        Instant::now() + patience.unwrap_or(self.store.servers.settings().timeout + LATE_MAX)
     }
 
     /// The time that a script is told, and one more; zero where the store's own counts.

@@ -1,8 +1,10 @@
 //! Counters that a fleet shares, in Redis or Valkey: each request is one step of a script there, all or nothing.
 //!
 //! Reading order: `scripts/` (the law, once more), `encode` (what it is asked), `lane` (how that goes out), `replay` (what its
-//! answer means), `flight` (requests whose counters are on several servers), `wires/` (connections, slots, redirects).
+//! answer means), `flight` (requests whose counters are on several servers), `alone` (what is answered when it does not), `wires/`
+//! (connections, slots, redirects, circuits).
 
+mod alone; // what is answered when the store does not
 mod denials; // who was refused a moment ago
 mod encode; // requests, packed for the script
 mod flight; // requests whose counters are on several servers
@@ -12,34 +14,41 @@ mod replay; // what an answer means
 mod script; // the scripts
 mod settings; // where the store is
 mod stats; // what operators are told
+mod survey; // how the servers are set up
 mod wires; // connections, and which server answers for what
 
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use redis::Value;
-use tidegate_core::{Ask, Key, Limit, Micros, Numbers, Role, Secret, Tag};
+use tidegate_core::{Ask, Key, Limit, Micros, Numbers, Policy, Role, Secret, Tag};
 use tokio::time::Instant;
 
-use crate::{Answer, Batch, Counters, Inspection, Mode, Rehearsed, Take, Unavailable};
+use crate::{Answer, Batch, Counters, Inspection, Memory, Rehearsed, Take, Unavailable};
 
+use alone::Alone;
 use denials::Denials;
 use flight::Judged;
 use lane::{KEPT_BYTES, Lane, garbled};
 use replay::Told;
 use wires::{Call, Servers};
 
-pub use settings::{Address, Password, RedisSettings, StoreClock, StoreTls, Topology, UrlError};
-pub use stats::{RedisStats, STORE_TIMES_US, ServerStats, Times};
+pub use settings::{
+    Address, CircuitSettings, Password, RedisSettings, StoreClock, StoreTls, Topology, UrlError,
+};
+pub use stats::{CircuitState, CircuitStats, RedisStats, STORE_TIMES_US, ServerStats, Times};
 
 /// A store in Redis or Valkey: what the threads of a node share about it.
 pub struct RedisStore {
     servers: Arc<Servers>,
     denials: Denials,
+    alone: Alone,
     in_flight: AtomicU64,
     disagreements: AtomicU64,
+    /// What is wrong with how the servers are set up.
+    warnings: Mutex<Vec<String>>,
 }
 
 /// One thread's hand on a store in Redis: its own connections. Needs a tokio runtime with a `LocalSet` on its thread.
@@ -48,11 +57,11 @@ pub struct RedisCounters {
 }
 
 impl RedisStore {
-    /// A store; nothing is asked of it yet.
-    pub fn new(settings: RedisSettings) -> Arc<Self> {
-        let servers = Servers::new(settings);
+    /// A store; nothing is asked of it yet. What the node may spend while it cannot be asked is counted in `own`.
+    pub fn new(settings: RedisSettings, own: Arc<Memory>) -> Arc<Self> {
+        let (servers, denials, alone) = (Servers::new(settings), Denials::default(), Alone::new(own));
         let (in_flight, disagreements) = (AtomicU64::new(0), AtomicU64::new(0));
-        Arc::new(Self { servers, denials: Denials::default(), in_flight, disagreements })
+        Arc::new(Self { servers, denials, alone, in_flight, disagreements, warnings: Mutex::default() })
     }
 
     /// A hand on it for the thread that calls.
@@ -84,6 +93,8 @@ impl RedisStore {
             remembered_denials: self.denials.hits(),
             disagreements: self.disagreements.load(Ordering::Relaxed),
             in_flight: self.in_flight.load(Ordering::Relaxed),
+            nodes: self.alone.nodes(),
+            warnings: self.warnings.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             ..self.servers.stats()
         }
     }
@@ -163,6 +174,34 @@ impl RedisCounters {
         }
     }
 
+    /// Says to the store that this node is there, under an id of its own, and learns how many are.
+    pub async fn join(&self, id: u64) -> Result<u32, Unavailable> {
+        let lane = &self.lane;
+        let name = format!("{}:nodes", lane.store.servers.settings().prefix);
+        let slot = if lane.store.is_cluster() { keys::slot_of(name.as_bytes()) } else { 0 };
+        let mut argument = id.to_le_bytes().to_vec();
+        argument.extend_from_slice(&(NODE_LIVES.as_secs() as u32).to_le_bytes());
+        argument.extend_from_slice(&NODES_MAX.to_le_bytes());
+        let call = Call { script: script::nodes(), op: "nodes", keys: vec![name.into_bytes()], argument };
+        match lane.wires.call(slot, &call, Instant::now() + SECRET_MAX).await? {
+            Value::Int(nodes) => {
+                let nodes = u32::try_from(nodes).map_err(|_| garbled())?;
+                lane.store.alone.saw_nodes(nodes);
+                Ok(nodes)
+            }
+            _ => Err(garbled()),
+        }
+    }
+
+    /// Asks the servers how they are set up, and keeps in mind what is wrong with that. Gives what was not known before.
+    pub async fn survey(&self) -> Vec<String> {
+        let found = self.lane.wires.survey(Instant::now() + SECRET_MAX).await;
+        let mut known = self.lane.store.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        let fresh = found.iter().filter(|warning| !known.contains(warning)).cloned().collect();
+        *known = found;
+        fresh
+    }
+
     /// The same as [`Counters::rehearse`]. Tells besides what each take found and would leave, in the order of requests and takes.
     pub async fn rehearse_seen(
         &self,
@@ -173,7 +212,7 @@ impl RedisCounters {
         let mut all = Vec::with_capacity(batch.len());
         for request in 0..batch.len() {
             let takes = batch.takes(request);
-            let mut answers = vec![BLANK; takes.len()];
+            let mut answers = vec![Answer::BLANK; takes.len()];
             let (values, store_now) = self.read(takes, now).await?;
             let mut told = Vec::with_capacity(takes.len());
             for (take, value) in takes.iter().zip(&values) {
@@ -183,7 +222,7 @@ impl RedisCounters {
                 });
             }
             let admitted = replay::rehearse(takes, &told, store_now, &mut answers, &mut seen)?;
-            all.push(Judged { admitted, answers });
+            all.push(Judged { admitted, answers, trouble: None });
         }
         flight::write(batch, all.into_iter().map(Ok));
         Ok(seen)
@@ -217,24 +256,23 @@ impl RedisCounters {
     }
 }
 
-/// How long it may take to agree on a secret: no decision waits for it.
+/// How long a node counts as one after it was heard of, and how many there may be.
+const NODE_LIVES: Duration = Duration::from_secs(30);
+const NODES_MAX: u32 = 1_024;
+/// How long it may take to agree on a secret, or to say that a node is there: no decision waits for it.
 const SECRET_MAX: Duration = Duration::from_secs(1);
-
-const BLANK: Answer = Answer { verdict: tidegate_core::Verdict::BLANK, mode: Mode::Degraded };
 
 impl Counters for RedisCounters {
     async fn take(&self, batch: &mut Batch<'_>, now: Micros) {
-        let replicated = batch.is_replicated();
+        let (lane, replicated) = (&self.lane, batch.is_replicated());
+        let until = lane.deadline_of(batch.patience());
         // All are asked before any answer is waited for, so that they go out together.
         let asked: Vec<_> = (0..batch.len())
-            .map(|request| flight::ask(&self.lane, batch.takes(request), replicated, now))
+            .map(|request| flight::ask(lane, batch.takes(request), replicated, now, until))
             .collect();
         let mut judged = Vec::with_capacity(asked.len());
         for (request, asked) in asked.into_iter().enumerate() {
-            judged.push(match asked {
-                Ok(asked) => asked.judged(&self.lane, batch.takes(request), now).await,
-                Err(why) => Err(why),
-            });
+            judged.push(asked.judged(lane, batch.takes(request), now, until).await);
         }
         flight::write(batch, judged);
     }
@@ -252,7 +290,8 @@ impl Counters for RedisCounters {
         limit: &Limit,
         now: Micros,
     ) -> Result<Inspection, Unavailable> {
-        let take = Take { key, tag, name: None, limit, ask: Ask::Peek, role: Role::Shadow };
+        let (ask, role, policy) = (Ask::Peek, Role::Shadow, Policy::default());
+        let take = Take { key, tag, name: None, limit, ask, role, policy };
         let (values, now) = self.read(&[take], now).await?;
         replay::inspect(limit, values[0].get(KEPT_BYTES..).unwrap_or_default(), now)
     }
@@ -260,6 +299,7 @@ impl Counters for RedisCounters {
     async fn reset(&self, key: Key, tag: Tag) -> Result<bool, Unavailable> {
         let store = &self.lane.store;
         store.denials.forget(key);
+        store.alone.reset(key);
         let mut delete = redis::cmd("DEL");
         delete.arg(keys::name(&store.servers.settings().prefix, tag, key));
         let slot = if store.is_cluster() { keys::slot(tag) } else { 0 };

@@ -35,6 +35,12 @@ pub(super) fn look() -> &'static Script {
     SCRIPT.get_or_init(|| Script::new(include_str!("scripts/look.lua")))
 }
 
+/// The script that counts nodes.
+pub(super) fn nodes() -> &'static Script {
+    static SCRIPT: OnceLock<Script> = OnceLock::new();
+    SCRIPT.get_or_init(|| Script::new(include_str!("scripts/nodes.lua")))
+}
+
 fn text(laws: u8) -> String {
     let lists = if laws & LISTS_FOR > 0 { LISTS } else { "" };
     let needed = (0..LAWS.len()).filter(|law| laws & 1 << law > 0).map(|law| LAWS[law]);

@@ -27,8 +27,27 @@ pub struct RedisSettings {
     pub connect_timeout: Duration,
     /// How many requests may wait for the store at once, on one thread. Whoever comes then is told at once that it cannot answer.
     pub in_flight_max: usize,
+    /// When servers are left alone.
+    pub circuit: CircuitSettings,
     /// Whose clock counts.
     pub clock: StoreClock,
+}
+
+/// When a server is left alone for a while, because calls to it only wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CircuitSettings {
+    /// After how many failures; 0 is never.
+    pub failures: u32,
+    /// Within what time; none counts those in a row.
+    pub within: Option<Duration>,
+    /// How long it is left alone before it is tried again.
+    pub open_for: Duration,
+}
+
+impl Default for CircuitSettings {
+    fn default() -> Self {
+        Self { failures: 5, within: None, open_for: Duration::from_millis(250) }
+    }
 }
 
 /// Which servers there are.
@@ -137,6 +156,7 @@ impl RedisSettings {
             timeout: Duration::from_millis(12),
             connect_timeout: Duration::from_millis(250),
             in_flight_max: 4_096,
+            circuit: CircuitSettings::default(),
             clock: StoreClock::Store,
         }
     }

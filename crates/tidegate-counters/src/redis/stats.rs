@@ -24,6 +24,10 @@ pub struct RedisStats {
     pub disagreements: u64,
     /// Requests that wait for an answer now.
     pub in_flight: u64,
+    /// How many nodes share the store; none until it is known.
+    pub nodes: Option<u32>,
+    /// What is wrong with how the store is set up, in words.
+    pub warnings: Vec<String>,
 }
 
 /// One server.
@@ -35,6 +39,39 @@ pub struct ServerStats {
     pub connections: u64,
     /// Calls that were answered or given up, by what they did (fixed words) and how long they took.
     pub calls: Vec<(&'static str, Times)>,
+    /// Is it called at all?
+    pub circuit: CircuitStats,
+    /// Keys that it has evicted since it started, if it was asked.
+    pub evicted_keys: Option<u64>,
+}
+
+/// The circuit of a server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CircuitStats {
+    /// How it is.
+    pub state: CircuitState,
+    /// How often it opened.
+    pub opened: u64,
+    /// How long it was in each state, in the order of [`CircuitState`].
+    pub spent: [Duration; 3],
+}
+
+/// How a circuit is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum CircuitState {
+    /// The server is called.
+    #[default]
+    Closed,
+    /// It is tried.
+    HalfOpen,
+    /// It is not called.
+    Open,
+}
+
+impl CircuitState {
+    /// All, with their words.
+    pub const ALL: [(Self, &'static str); 3] =
+        [(Self::Closed, "closed"), (Self::HalfOpen, "half_open"), (Self::Open, "open")];
 }
 
 /// How long something took.

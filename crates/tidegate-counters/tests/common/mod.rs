@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 
 use tidegate_core::{
-    Ask, Calendar, Key, Limit, LimitError, Micros, Role, Secret, Tag, Unit, Verdict, Weekday,
+    Ask, Calendar, Key, Limit, LimitError, Micros, Policy, Role, Secret, Tag, Unit, Verdict, Weekday,
 };
 use tidegate_counters::{Batch, Counters, Inspection, Memory, MemorySize, Take};
 
@@ -48,7 +48,15 @@ pub(crate) fn every_limit(amount: u64, window: Micros) -> Result<Vec<Limit>, Lim
 /// A request of one take.
 pub(crate) fn ask(memory: &Memory, key: Key, limit: &Limit, ask: Ask, now: Micros) -> Verdict {
     let mut batch = Batch::new();
-    batch.push([Take { key, tag: Tag::default(), name: None, limit, ask, role: Role::Enforce }]);
+    batch.push([Take {
+        key,
+        tag: Tag::default(),
+        name: None,
+        limit,
+        ask,
+        role: Role::Enforce,
+        policy: Policy::default(),
+    }]);
     memory.take_now(&mut batch, now);
     batch.answers(0)[0].verdict
 }

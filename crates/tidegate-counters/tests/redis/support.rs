@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use tidegate_clock::{Clock, Stopwatch};
-use tidegate_core::{Ask, Calendar, Key, Limit, Micros, Role, Tag, Unit, Weekday};
+use tidegate_core::{Ask, Calendar, Key, Limit, Micros, Policy, Role, Tag, Unit, Weekday};
 use tidegate_counters::{
-    Answer, Batch, Counters, RedisCounters, RedisSettings, RedisStore, Take, Unavailable,
+    Answer, Batch, Counters, Memory, MemorySize, RedisCounters, RedisSettings, RedisStore, Take, Unavailable,
 };
 use tidegate_testbed::{Cluster, Kind, Options, Server, slot_of};
 use tokio::task::LocalSet;
@@ -33,7 +33,12 @@ pub(crate) fn store(url: &str, timeout: Duration) -> Arc<RedisStore> {
     let mut settings = RedisSettings::of_url(url).unwrap_or_else(|error| panic!("{error}"));
     settings.timeout = timeout;
     settings.connect_timeout = PATIENT;
-    RedisStore::new(settings)
+    RedisStore::new(settings, own())
+}
+
+/// A node's own memory.
+pub(crate) fn own() -> Arc<Memory> {
+    Arc::new(Memory::new(MemorySize::of_bytes(1 << 20), Micros::ZERO).expect("memory"))
 }
 
 /// Runs something with a hand on a store, on a runtime of this thread.
@@ -91,7 +96,7 @@ impl Counter {
     }
 
     pub(crate) fn take_as(self, limit: &Limit, ask: Ask, role: Role) -> Take<'_> {
-        Take { key: self.key, tag: self.tag, name: None, limit, ask, role }
+        Take { key: self.key, tag: self.tag, name: None, limit, ask, role, policy: Policy::STRICT }
     }
 
     /// A charge of so many units.

@@ -7,6 +7,7 @@ use hyper::body::Incoming;
 use serde::Serialize;
 use smallvec::SmallVec;
 use tidegate_core::{Algorithm, Micros, Plan, Planned, Query};
+use tidegate_counters::{Answer as Answered, Mode};
 use tidegate_telemetry::{RequestOutcome, Server};
 
 use super::asked::{Asked, Body, Receipt};
@@ -14,8 +15,7 @@ use super::error::HttpError;
 use super::{Answer, aside, is_asked, json, read, with_type};
 use crate::decide::{Asks, Decision};
 use crate::explain::{Explanation, Seen, explain_seen};
-use crate::node::{Core, Decided, INTERNAL_CALL, InForce, Standing, TRACEPARENT};
-use crate::policy;
+use crate::node::{Asker, Core, Decided, INTERNAL_CALL, InForce, Standing, TRACEPARENT};
 use crate::receipts::{Charges, KEPT_MAX};
 use crate::reply::{self, Told};
 use crate::waiting::together;
@@ -253,13 +253,13 @@ async fn judge<R>(
         Verb::Settle => Asks::Settle { actual: asked.actual.unwrap_or(0), charges: &charges },
     };
     let wants = matches!(asked.receipt, Some(Receipt::Wanted(true)));
-    let decided = core.decide(&query, &asks, around.trace.as_deref(), now, |decided| match decided {
+    let asker = Asker { trace: around.trace.as_deref(), came: now, patience: None };
+    let decided = core.decide(&query, &asks, &asker, |decided| match decided {
         Decided::Counted(decision, in_force) => {
             let receipt = (wants && decision.admitted).then(|| keep(core, decision)).flatten();
             view(&told(decision, in_force, &query), receipt.as_deref())
         }
-        Decided::ByPolicy(policy) if policy::lets_through(policy) => view(&Told::unbounded(), None),
-        Decided::ByPolicy(_) => view(&Told::store_unavailable(), None),
+        Decided::ByPolicy(policy) => view(&Told::by_policy(policy), None),
     });
     Ok(decided.await)
 }
@@ -301,7 +301,10 @@ fn charges(
 /// Keeps what was charged, and gives the id to find it by; none if nothing was, or there is no room.
 fn keep(core: &Core, decision: &Decision<'_>) -> Option<String> {
     let takes = || decision.plan.takes().iter().zip(decision.answers);
-    let charged = takes().filter_map(|(take, answer)| Some((take.key, answer.verdict.receipt()?)));
+    // What a node spent alone is not in the store, and cannot be given back there.
+    let is_kept = |answer: &Answered| !matches!(answer.mode, Mode::Degraded(_));
+    let charged = takes().filter(|(_, answer)| is_kept(answer));
+    let charged = charged.filter_map(|(take, answer)| Some((take.key, answer.verdict.receipt()?)));
     let charges: Charges = charged.collect::<SmallVec<_>>();
     // The periods of a calendar are longer than anything is kept.
     let window = |take: &Planned<'_>| decision.plan.limit(take).window().unwrap_or(KEPT_MAX);

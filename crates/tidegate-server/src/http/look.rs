@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::json;
 use tidegate_core::Micros;
-use tidegate_counters::Store;
+use tidegate_counters::{CircuitState, Store};
 use tidegate_telemetry::{CONTENT_TYPE, encode};
 
 use super::error::HttpError;
@@ -68,6 +68,20 @@ fn tell_counters(node: &Node, told: &mut String) {
         stats.servers.len(),
         stats.in_flight
     );
+    if let Some(nodes) = stats.nodes {
+        let _ = writeln!(told, "          {nodes} nodes share it, as far as was seen in the last minutes");
+    }
+    for server in stats.servers.iter().filter(|server| server.circuit.state != CircuitState::Closed) {
+        let open_s = server.circuit.spent[CircuitState::Open as usize].as_secs_f64();
+        let _ = writeln!(
+            told,
+            "          degraded: {} is not asked, its circuit is open ({open_s:.1} s so far); on_store_failure answers for its keys",
+            server.address
+        );
+    }
+    for warning in &stats.warnings {
+        let _ = writeln!(told, "          degraded: {warning}");
+    }
     if let Some(why) = node.failures.lately(node.now()) {
         let _ = writeln!(
             told,

@@ -2,9 +2,10 @@
 
 use super::text::{Put, put_or_null, put_quoted};
 use super::told::Told;
+use tidegate_counters::Mode;
 
-/// Writes the result of a check: `allowed, remaining, limit, retryAfterMs, reset, rule, mode, bound`, and on a refusal its `code`. Where
-/// no limit speaks, there are no numbers: they are `null`.
+/// Writes the result of a check: `allowed, remaining, limit, retryAfterMs, reset, rule, mode, bound`, where the store did not answer the
+/// `policy` that did, and on a refusal its `code`. Where no limit speaks, there are no numbers: they are `null`.
 pub fn write(told: &Told<'_>, out: &mut Vec<u8>) {
     out.put(if told.admitted() { r#"{"allowed":true,"# } else { r#"{"allowed":false,"# });
     out.put(r#""remaining":"#);
@@ -45,5 +46,10 @@ fn put_mode(told: &Told<'_>, out: &mut Vec<u8>) {
             out.put("}");
         }
         None => out.put(r#"","bound":"unbounded""#),
+    }
+    if let Mode::Degraded(policy) = mode {
+        out.put(r#","policy":""#);
+        out.put(policy.name());
+        out.put("\"");
     }
 }

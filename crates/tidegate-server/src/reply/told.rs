@@ -1,7 +1,9 @@
 //! What there is to tell about a decision, whatever it is written as.
 
 use smallvec::SmallVec;
-use tidegate_core::{Algorithm, Bound, Fate, Limit, Micros, Outcome, Query, Role, Rule, Unit};
+use tidegate_core::{
+    Algorithm, Bound, Fate, Limit, Micros, OnStoreFailure, Outcome, Query, Role, Rule, Unit,
+};
 use tidegate_counters::Mode;
 
 use super::PolicyNames;
@@ -106,8 +108,8 @@ pub struct Told<'a> {
     limits: SmallVec<[ToldLimit<'a>; 4]>,
     speaker: Option<Speaker<'a>>,
     retry_after: Option<Micros>,
-    /// No counter was asked: it is what the rules say to that.
-    by_policy: bool,
+    /// Why it is so, where the store did not answer: the policy that acted, and how far that may be off, if anybody knows.
+    degraded: Option<(OnStoreFailure, Option<Bound>)>,
 }
 
 /// The limit that speaks for the request.
@@ -129,7 +131,7 @@ impl<'a> Told<'a> {
         let quota_passes = decision.quota_passes();
         for (take, planned) in decision.plan.takes().iter().enumerate().take(decision.answers.len()) {
             let role = decision.role(take);
-            if role == Role::Shadow || !decision.is_asked(take) {
+            if role == Role::Shadow || !decision.has_numbers(take) {
                 continue;
             }
             if told == Some(take) {
@@ -157,23 +159,29 @@ impl<'a> Told<'a> {
             (Some(_), Some(speaker)) => limits[speaker.at].retry_after,
             _ => None,
         };
-        Self { code, limits, speaker, retry_after, by_policy: false }
+        Self {
+            code,
+            limits,
+            speaker,
+            retry_after,
+            degraded: decision.degraded().map(|policy| (policy, decision.bound())),
+        }
     }
 
-    /// Where there is no decision, because the store cannot answer and the rules say to stop then.
-    pub fn store_unavailable() -> Self {
-        let code = Some(Code::StoreUnavailable);
-        Self { code, retry_after: Some(STORE_WAIT), by_policy: true, ..Self::nothing() }
-    }
-
-    /// Where there is no decision either, and the rules say to go on then.
-    pub fn unbounded() -> Self {
-        Self { by_policy: true, ..Self::nothing() }
+    /// Where there is no decision, and this policy holds.
+    pub fn by_policy(policy: OnStoreFailure) -> Self {
+        let stops = matches!(policy, OnStoreFailure::Deny | OnStoreFailure::Error);
+        Self {
+            code: stops.then_some(Code::StoreUnavailable),
+            retry_after: stops.then_some(STORE_WAIT),
+            degraded: Some((policy, None)),
+            ..Self::nothing()
+        }
     }
 
     /// Where nothing counts.
     pub fn nothing() -> Self {
-        Self { code: None, limits: SmallVec::new(), speaker: None, retry_after: None, by_policy: false }
+        Self { code: None, limits: SmallVec::new(), speaker: None, retry_after: None, degraded: None }
     }
 
     /// The same, but whoever is refused comes back later by `span`: so that not all come back at once.
@@ -223,16 +231,18 @@ impl<'a> Told<'a> {
         self.speaker.and_then(|speaker| speaker.decision.plan.takes()[speaker.take].rule)
     }
 
-    /// How the answer about the limit that speaks was made.
+    /// How the answer was made: that about the limit that speaks, unless it took a policy to come to it.
     pub fn mode(&self) -> Option<Mode> {
-        let by_policy = self.by_policy.then_some(Mode::Degraded);
-        self.speaker.map(|speaker| speaker.decision.answers[speaker.take].mode).or(by_policy)
+        let degraded = self.degraded.map(|(policy, _)| Mode::Degraded(policy));
+        degraded.or_else(|| self.speaker.map(|speaker| speaker.decision.answers[speaker.take].mode))
     }
 
-    /// How far the answer about the limit that speaks may be off; none where nothing was counted for it.
+    /// How far it may be off; none where nothing was counted for it, or nobody knows.
     pub fn bound(&self) -> Option<Bound> {
-        let answer = self.speaker.map(|speaker| &speaker.decision.answers[speaker.take])?;
-        (answer.mode != Mode::Degraded).then_some(answer.verdict.bound)
+        match self.degraded {
+            Some((_, bound)) => bound,
+            None => self.speaker.map(|speaker| speaker.decision.answers[speaker.take].verdict.bound),
+        }
     }
 
     /// What the limit that speaks counts: the keys and values of its counter.
@@ -296,10 +306,12 @@ impl<'a> Told<'a> {
 }
 
 fn code(decision: &Decision<'_>, told: Option<usize>) -> Code {
+    let is_denied = |take: usize| decision.answers[take].mode == Mode::Degraded(OnStoreFailure::Deny);
     let outcome = told.map(|take| decision.answers[take].verdict.outcome);
     match outcome {
         _ if decision.too_much => Code::TooManyLimits,
         _ if decision.plan.refused() => Code::ImpossibleLimit,
+        _ if told.is_some_and(is_denied) => Code::StoreUnavailable,
         Some(Outcome::CostExceedsLimit) => Code::CostExceedsLimit,
         Some(Outcome::NotHeld) => Code::NotHeld,
         Some(Outcome::RateLimited | Outcome::Admitted) | None => Code::RateLimited,

@@ -4,12 +4,12 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use tidegate_core::{Algorithm, Fate, Limit, Micros, OnStoreFailure, Plan, Query, Rule, Unit};
-use tidegate_counters::Hand;
+use tidegate_counters::{Hand, Mode};
 
 use super::request::RateLimitRequest;
 use super::response::{Code, CurrentLimit, ResponseWriter, Status};
 use crate::decide::{Asks, Decision};
-use crate::node::{Core, Decided, InForce, ReplyStyle, Standing};
+use crate::node::{Asker, Core, Decided, InForce, ReplyStyle, Standing};
 use crate::reply::{self, Told};
 
 /// A call that gets no answer but an error. Envoy lets requests pass whose call failed, so there are few reasons.
@@ -46,16 +46,15 @@ impl<'a> RateLimitRequest<'a> {
 impl Core {
     /// Answers a call: writes the response to `out`. On counters in memory it does not wait.
     ///
-    /// `trace` is the caller's `traceparent`, `standing` says whether it is one of us.
+    /// `standing` says whether the caller is one of us.
     pub async fn should_rate_limit(
         &self,
         message: &[u8],
         standing: Standing,
-        trace: Option<&str>,
-        now: Micros,
+        asker: &Asker<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Answered, CallError> {
-        self.should_rate_limit_as(self.fresh_lease(), message, standing, trace, now, out).await
+        self.should_rate_limit_as(self.fresh_lease(), message, standing, asker, out).await
     }
 
     /// An id for places that nobody names.
@@ -69,8 +68,7 @@ impl Core {
         lease: LeaseId,
         message: &[u8],
         standing: Standing,
-        trace: Option<&str>,
-        now: Micros,
+        asker: &Asker<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Answered, CallError> {
         match &self.hand {
@@ -81,7 +79,7 @@ impl Core {
                     Err(answered) => return Ok(answered),
                 };
                 let (query, start) = (request.query(domain, &lease), out.len());
-                self.decide_now(memory, &query, &Asks::Planned, trace, now, |decided| {
+                self.decide_now(memory, &query, &Asks::Planned, asker, |decided| {
                     out.truncate(start); // If the first attempt broke half-way.
                     self.write(decided, &query, &lease, out)
                 })
@@ -95,7 +93,7 @@ impl Core {
                         Err(answered) => return Ok(answered),
                     };
                     let (query, start) = (request.query(domain, &lease), out.len());
-                    let decided = self.decide_later(&query, &Asks::Planned, trace, now, |decided| {
+                    let decided = self.decide_later(&query, &Asks::Planned, asker, |decided| {
                         out.truncate(start);
                         self.write(decided, &query, &lease, out)
                     });
@@ -161,7 +159,7 @@ impl Core {
             let Some(domain) = core.domain_of(&request, standing) else { return };
             let query = request.query(domain, &lease);
             if takes_fresh_places(&core.node.rules.in_force(), &query) {
-                core.decide(&query, &Asks::Release, None, core.node.now(), |_| ()).await;
+                core.decide(&query, &Asks::Release, &Asker::at(core.node.now()), |_| ()).await;
             }
         });
     }
@@ -280,24 +278,37 @@ fn write_metadata(
         let rule: &Rule = take.rule?;
         rule.said.lease_id.as_deref().filter(|_| took)
     });
-    let told = if verbose { decision.told() } else { None };
+    let (told, degraded) = if verbose { (decision.told(), decision.degraded()) } else { (None, None) };
     let took = named.clone().next().is_some();
-    if told.is_none() && !took {
+    if told.is_none() && degraded.is_none() && !took {
         return false;
     }
     writer.metadata(|fields| {
         for name in named {
             fields.text(name, id.as_str());
         }
-        if let Some(at) = told {
-            let (take, answer) = (&decision.plan.takes()[at], &decision.answers[at]);
-            fields.fields("tidegate", |fields| {
-                fields.text("rule", take.rule.map_or("request", |rule| &rule.id));
-                fields.text("mode", answer.mode.name());
-                fields.number("bound_over", answer.verdict.bound.over.into());
-                fields.number("bound_under", answer.verdict.bound.under.into());
-            });
+        if told.is_none() && degraded.is_none() {
+            return;
         }
+        let told = told.map(|at| (&decision.plan.takes()[at], &decision.answers[at]));
+        fields.fields("tidegate", |fields| {
+            if let Some((take, _)) = told {
+                fields.text("rule", take.rule.map_or("request", |rule| &rule.id));
+            }
+            let mode = degraded.map(Mode::Degraded).or(told.map(|(_, answer)| answer.mode));
+            fields.text("mode", mode.map_or("", Mode::name));
+            if let Some(policy) = degraded {
+                fields.text("policy", policy.name());
+            }
+            match (decision.bound(), degraded) {
+                (Some(bound), _) => {
+                    fields.number("bound_over", bound.over.into());
+                    fields.number("bound_under", bound.under.into());
+                }
+                (None, Some(_)) => fields.text("bound", "unbounded"),
+                (None, None) => {}
+            }
+        });
     });
     took
 }

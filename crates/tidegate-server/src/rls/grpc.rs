@@ -20,7 +20,7 @@ use tidegate_telemetry::{RequestOutcome, Server};
 use tonic::Code;
 
 use super::answer::{Answered, CallError, LeaseId, refuse_unread};
-use crate::node::{Core, INTERNAL_CALL, Standing, TRACEPARENT};
+use crate::node::{Asker, Core, INTERNAL_CALL, Standing, TRACEPARENT};
 
 /// The path of the one call that matters.
 pub const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
@@ -73,7 +73,9 @@ pub(crate) struct Call {
     standing: Standing,
     trace: Option<HeaderValue>,
     /// How long the message may take to come.
-    patience: Duration,
+    message_max: Duration,
+    /// How long the caller waits, if it says so.
+    patience: Option<Duration>,
 }
 
 impl Call {
@@ -92,8 +94,8 @@ impl Call {
             }
         }
         let standing = core.standing(internal_call);
-        let patience = deadline.map_or(MESSAGE_MAX, |deadline: Duration| deadline.min(MESSAGE_MAX));
-        Self { core, body, came, standing, trace, patience }
+        let message_max = deadline.map_or(MESSAGE_MAX, |deadline: Duration| deadline.min(MESSAGE_MAX));
+        Self { core, body, came, standing, trace, message_max, patience: deadline }
     }
 
     /// Answers it.
@@ -103,7 +105,7 @@ impl Call {
         let (message, now) = match whole(&first) {
             Some(message) => (Ok(Some(message)), self.came),
             None => {
-                let read = Box::pin(read(&mut self.body, first, self.patience, &self.core.gathered)).await;
+                let read = Box::pin(read(&mut self.body, first, self.message_max, &self.core.gathered)).await;
                 (read, self.core.node.now())
             }
         };
@@ -138,7 +140,8 @@ impl Call {
                 // Dropped while it waits, this gives back what the counters may be about to give.
                 let waits = self.core.waits().then(|| Box::new(self.holding(message.clone(), lease)));
                 let (core, standing) = (&self.core, self.standing);
-                let asked = core.should_rate_limit_as(lease, &message, standing, trace, now, &mut out);
+                let asker = Asker { came: now, trace, patience: self.patience };
+                let asked = core.should_rate_limit_as(lease, &message, standing, &asker, &mut out);
                 let answered = asked.await;
                 let holds = answered.as_ref().is_ok_and(|answered| answered.lease.is_some());
                 let held = match waits {

@@ -54,15 +54,17 @@ fn over_http_too_and_it_is_counted() {
     let body = |key: &str, value: &str| {
         format!(r#"{{"descriptors":[{{"entries":[{{"key":"{key}","value":"{value}"}}]}}]}}"#)
     };
-    let unavailable = concat!(
-        r#"{"allowed":false,"remaining":null,"limit":null,"retryAfterMs":1000,"reset":null,"rule":null,"#,
-        r#""mode":"degraded","bound":"unbounded","code":"STORE_UNAVAILABLE"}"#,
-    );
+    let unavailable = |policy: &str| {
+        format!(
+            r#"{{"allowed":false,"remaining":null,"limit":null,"retryAfterMs":1000,"reset":null,"rule":null,{}{policy}{}"#,
+            r#""mode":"degraded","bound":"unbounded","policy":""#, r#"","code":"STORE_UNAVAILABLE"}"#,
+        )
+    };
     for (key, status, told) in [
         ("allow", "HTTP/1.1 200 OK", r#""allowed":true"#),
         ("local", "HTTP/1.1 200 OK", r#""bound":"unbounded""#),
-        ("deny", "HTTP/1.1 200 OK", unavailable),
-        ("error", "HTTP/1.1 200 OK", unavailable),
+        ("deny", "HTTP/1.1 200 OK", &unavailable("deny")),
+        ("error", "HTTP/1.1 200 OK", &unavailable("error")),
     ] {
         let answer = http(address, "POST", "/v1/check", &body(key, "boom"));
         assert!(answer.starts_with(status) && answer.contains(told), "{key}: {answer}");

@@ -14,8 +14,8 @@ use tidegate_counters::{Memory, MemorySize, Store};
 use tidegate_server::reply::body::BodyStyle;
 use tidegate_server::rls::{Beside, CallError};
 use tidegate_server::{
-    Core, Cores, Entrance, Entrances, InForce, Lifetime, Node, PlaceLimits, Places, Protocol, Receipts,
-    ReplyStyle, Standing, StoreFailures, listen,
+    Asker, Core, Cores, Entrance, Entrances, InForce, Lifetime, Node, PlaceLimits, Places, Protocol,
+    Receipts, ReplyStyle, Standing, StoreFailures, listen,
 };
 use tidegate_telemetry::{Build, Metrics, RefusalLog, TopKeys};
 use tokio::runtime::{Builder, Runtime};
@@ -67,6 +67,7 @@ impl Inside {
             internal_domain: None,
             default_domain: None,
             on_failure: OnStoreFailure::default(),
+            deadline: Duration::from_millis(15),
             rls: ReplyStyle::default(),
             http: ReplyStyle { body: BodyStyle::named("error"), ..ReplyStyle::default() },
             draining: AtomicBool::new(false),
@@ -85,13 +86,24 @@ impl Inside {
 
     /// Asks over Envoy's protocol for one unit, or none, of these entries of the domain `shop`.
     pub(crate) fn ask(&self, entries: &[(&str, &str)], hits: u64) -> Result<Response, CallError> {
+        self.ask_within(entries, hits, None)
+    }
+
+    /// The same, by a caller who waits so long.
+    pub(crate) fn ask_within(
+        &self,
+        entries: &[(&str, &str)],
+        hits: u64,
+        patience: Option<Duration>,
+    ) -> Result<Response, CallError> {
         let entry = |(key, value): &(&str, &str)| Entry { key: (*key).into(), value: (*value).into() };
         let entries = entries.iter().map(entry).collect();
         let descriptor = Descriptor { entries, hits_addend: Some(hits), ..Descriptor::default() };
         let request = Request { domain: "shop".into(), descriptors: vec![descriptor], hits_addend: 0 };
         let mut out = Vec::new();
         let (message, now) = (request.encode_to_vec(), self.core.node.now());
-        let asked = self.core.should_rate_limit(&message, Standing::Outside, None, now, &mut out);
+        let asker = Asker { patience, ..Asker::at(now) };
+        let asked = self.core.should_rate_limit(&message, Standing::Outside, &asker, &mut out);
         self.tasks.block_on(&self.runtime, asked)?;
         Ok(Response::decode(out.as_slice()).expect("a response"))
     }

@@ -1,12 +1,15 @@
 //! A store that does not answer: every request is answered by the policy of its rules, and that is counted; the node goes on.
 
 use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Duration;
 
+use tidegate_clock::Stopwatch;
 use tidegate_core::Query;
-use tidegate_counters::{Address, RedisSettings, RedisStore, Store, Topology};
+use tidegate_counters::{Address, Memory, MemorySize, RedisSettings, RedisStore, Store, Topology};
 use tidegate_server::rls::CallError;
 
-use crate::node::{Inside, http};
+use crate::node::{Inside, START, http};
 
 const RULES: &str = "
 domain: shop
@@ -43,7 +46,8 @@ fn nowhere() -> Store {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
     let port = listener.local_addr().expect("an address").port();
     let topology = Topology::Standalone(Address::Tcp("127.0.0.1".into(), port));
-    Store::Redis(RedisStore::new(RedisSettings::new(topology)))
+    let own = Memory::new(MemorySize::of_bytes(1 << 20), START).expect("a megabyte");
+    Store::Redis(RedisStore::new(RedisSettings::new(topology), Arc::new(own)))
 }
 
 fn body(domain: &str, entries: &[(&str, &str)]) -> String {
@@ -55,7 +59,7 @@ fn body(domain: &str, entries: &[(&str, &str)]) -> String {
 #[test]
 fn each_rule_says_what_holds_when_the_store_does_not_answer() {
     let node = Inside::on(nowhere(), RULES, None);
-    for key in ["allow", "local", "free", "nobody"] {
+    for key in ["allow", "free", "nobody"] {
         let response = node.ask(&[(key, "alice")], 1).expect("an answer");
         assert_eq!((response.overall_code, response.statuses[0].code), (1, 1), "{key}");
         assert_eq!(response.statuses[0].current_limit, None, "nothing was counted");
@@ -65,6 +69,39 @@ fn each_rule_says_what_holds_when_the_store_does_not_answer() {
     let reset = response.statuses[0].duration_until_reset.expect("a reset");
     assert_eq!((response.statuses[0].limit_remaining, reset.seconds), (0, 1));
     assert_eq!(node.ask(&[("error", "alice")], 1), Err(CallError::Unavailable));
+    // A tenth of three is none, but one is the least: nobody knows how many nodes there are.
+    for expected in [1, 2] {
+        let status = node.ask(&[("local", "alice")], 1).expect("an answer").statuses.remove(0);
+        let limit = status.current_limit.as_ref().map(|limit| limit.requests_per_unit);
+        assert_eq!((status.code, limit, status.limit_remaining), (expected, Some(3), 0), "{status:?}");
+    }
+    assert_eq!(node.ask(&[("local", "bob")], 1).expect("an answer").overall_code, 1, "another caller");
+}
+
+/// How long somebody waits for a store that takes connections and then says nothing.
+#[test]
+fn the_answer_comes_by_the_deadline_and_in_time_for_callers_with_less_patience() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a socket"); // Nobody accepts: the handshake is never answered.
+    let port = listener.local_addr().expect("an address").port();
+    let mut settings = RedisSettings::new(Topology::Standalone(Address::Tcp("127.0.0.1".into(), port)));
+    settings.timeout = Duration::from_secs(10);
+    settings.connect_timeout = Duration::from_secs(10);
+    settings.circuit.failures = 0;
+    let own = Memory::new(MemorySize::of_bytes(1 << 20), START).expect("a megabyte");
+    let node = Inside::on(Store::Redis(RedisStore::new(settings, Arc::new(own))), RULES, None);
+    let took = |patience: Option<Duration>| {
+        let watch = Stopwatch::start();
+        let answer = node.ask_within(&[("allow", "alice")], 1, patience).expect("an answer");
+        assert_eq!(answer.overall_code, 1);
+        watch.elapsed()
+    };
+    let patience = Duration::from_millis(12);
+    let (slow, quick) = (took(None), took(Some(patience)));
+    // With slack: the machine may be busy. Without the timer it would be ten seconds.
+    assert!(slow >= Duration::from_millis(15) && slow < Duration::from_millis(500), "{slow:?}");
+    assert!(quick >= Duration::from_millis(9) && quick < Duration::from_millis(500), "{quick:?}");
+    let least = (0..10).map(|_| took(Some(patience))).min().expect("ten");
+    assert!(least < patience, "before the caller gives up: {least:?}");
 }
 
 #[test]
@@ -75,7 +112,8 @@ fn over_http_too_and_the_strictest_of_several_rules_holds() {
     let error = [("allow", "a"), ("deny", "a"), ("error", "a")];
     for (domain, entries, status, told) in [
         ("shop", &[("allow", "a")][..], "200", r#""allowed":true"#),
-        ("shop", &[("local", "a")], "200", r#""mode":"degraded","bound":"unbounded""#),
+        ("shop", &[("local", "a")], "200", r#""mode":"degraded","bound":"unbounded","policy":"local""#),
+        ("shop", &[("local", "a")], "429", r#""code":"RATE_LIMITED""#),
         ("shop", &[("free", "a")], "200", r#""allowed":true"#),
         ("shop", &[("deny", "a")], "503", "STORE_UNAVAILABLE"),
         ("shop", &[("error", "a")], "503", "STORE_UNAVAILABLE"),
@@ -94,9 +132,9 @@ fn over_http_too_and_the_strictest_of_several_rules_holds() {
 
     let metrics = http(address, "GET", "/metrics", "");
     for row in [
-        "ratelimit_failopen_total 3",
+        "ratelimit_failopen_total 2",
         "ratelimit_store_failures_total{policy=\"allow\"} 2",
-        "ratelimit_store_failures_total{policy=\"local\"} 1",
+        "ratelimit_store_failures_total{policy=\"local\"} 2",
         "ratelimit_store_failures_total{policy=\"deny\"} 3",
         "ratelimit_store_failures_total{policy=\"error\"} 2",
         "outcome=\"degraded\"} 2",

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use serde_json::Value;
-use tidegate_core::{Micros, OwnLimit};
+use tidegate_core::{Micros, OnStoreFailure, OwnLimit};
 use tidegate_server::reply::body::{self, BodyStyle};
 use tidegate_server::reply::headers::{self, Dialect};
 use tidegate_server::reply::{Code, Told};
@@ -61,8 +61,8 @@ fn situations(view: &mut dyn FnMut(&str, &Told<'_>)) {
     ] {
         node.ask(asked, now, |told| view(what, told));
     }
-    view("the store is away: stop", &Told::store_unavailable());
-    view("the store is away: go on", &Told::unbounded());
+    view("the store is away: stop", &Told::by_policy(OnStoreFailure::Deny));
+    view("the store is away: go on", &Told::by_policy(OnStoreFailure::Allow));
     view("nothing is to be counted", &Told::nothing());
 }
 

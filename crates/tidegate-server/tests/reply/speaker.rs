@@ -1,6 +1,8 @@
 //! Who speaks for a request, what it is called, what it counts, and when to come back.
 
-use tidegate_core::{Bound, Descriptor, Entry, Micros, Outcome, OwnLimit, Plan, Query, Verdict};
+use tidegate_core::{
+    Bound, Descriptor, Entry, Micros, OnStoreFailure, Outcome, OwnLimit, Plan, Query, Verdict,
+};
 use tidegate_counters::{Answer, Mode};
 use tidegate_server::reply::body::BodyStyle;
 use tidegate_server::reply::headers::{self, Dialect};
@@ -110,7 +112,7 @@ fn who_comes_back_later_is_told_so_everywhere() {
     let query = [Asked::one(&[("a", "x")])];
     let seen = node.ask(&query, NOW, |told| (told.retry_after_s(), header(told, "ratelimit")));
     assert_eq!(seen, (Some(60), Some(r#""a";r=0;t=60"#.into())));
-    let told = Told::store_unavailable().delayed(Micros::from_millis(2_500));
+    let told = Told::by_policy(OnStoreFailure::Deny).delayed(Micros::from_millis(2_500));
     let text = answer(&told, NOW, &Dialect::DEFAULT, BodyStyle::Short);
     assert!(text.contains("retry-after: 4\n") && text.contains(r#""retry_after_seconds":4}"#), "{text}");
 }
@@ -182,7 +184,7 @@ fn a_scope_of_a_limit_that_was_brought_is_cut() {
 }
 
 #[test]
-fn an_answer_by_policy_states_no_bound() {
+fn an_answer_by_policy_names_it_and_states_a_bound_only_if_there_is_one() {
     let node = Node::new("domain: api\ndescriptors: [{ key: a, rate_limit: { limit: 1/1m } }]\n");
     let entries = [Entry { key: "a", value: "x" }];
     let descriptors = [Descriptor { entries: 0..1, cost: 1, limit: None }];
@@ -194,7 +196,11 @@ fn an_answer_by_policy_states_no_bound() {
         (Mode::Exact, r#""mode":"exact","bound":{"over":3,"under":4}"#),
         (Mode::Leased, r#""mode":"leased","bound":{"over":3,"under":4}"#),
         (Mode::Capped, r#""mode":"capped","bound":{"over":3,"under":4}"#),
-        (Mode::Degraded, r#""mode":"degraded","bound":"unbounded""#),
+        (Mode::Degraded(OnStoreFailure::Allow), r#""mode":"degraded","bound":"unbounded","policy":"allow""#),
+        (
+            Mode::Degraded(OnStoreFailure::Local),
+            r#""mode":"degraded","bound":{"over":3,"under":4},"policy":"local""#,
+        ),
     ] {
         let verdict = Verdict { outcome: Outcome::Admitted, bound, ..Verdict::BLANK };
         let answers = [Answer { verdict, mode }];

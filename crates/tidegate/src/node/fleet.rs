@@ -1,7 +1,8 @@
-//! The counters that a fleet shares: which store, and the secret that its nodes have in common.
+//! The counters that a fleet shares: which store, the secret that its nodes have in common, and how many of them there are.
 //!
 //! The secret is in the store. A node offers its own, and adopts what is there; it does so again at every heartbeat, so that a store that
-//! was emptied gets the secret in use back, and nodes that could not ask at their start join the others.
+//! was emptied gets the secret in use back, and nodes that could not ask at their start join the others. With each heartbeat it says that
+//! it is there, and learns who else is: what it may spend alone is its part of that. And it looks whether the store is one that forgets.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
@@ -10,14 +11,16 @@ use std::time::Duration;
 
 use tidegate_config::StoreSettings;
 use tidegate_core::Secret;
-use tidegate_counters::{Password, RedisSettings, RedisStore, StoreTls, Unavailable, UrlError};
+use tidegate_counters::{
+    CircuitSettings, Password, RedisCounters, RedisSettings, RedisStore, StoreTls, Unavailable, UrlError,
+};
 use tidegate_server::Node;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::LocalSet;
 use tokio::time::{sleep, timeout};
 
-/// How long a node that starts waits for the store. After that it starts with its own secret.
-const START_MAX: Duration = Duration::from_secs(2);
+/// How long a node that starts waits for the store. After that it starts with its own secret: it is to serve within a second.
+const START_MAX: Duration = Duration::from_millis(400);
 /// How often the secret is offered again, a tenth more or less, so that not all nodes do it at once.
 const HEARTBEAT: Duration = Duration::from_secs(10);
 /// The same until the store has answered for the first time.
@@ -44,6 +47,11 @@ pub(crate) fn settings(said: &StoreSettings) -> Result<Option<RedisSettings>, Ur
         timeout: said.timeout,
         connect_timeout: said.connect_timeout,
         in_flight_max: said.in_flight,
+        circuit: CircuitSettings {
+            failures: said.circuit_failures,
+            within: said.circuit_within,
+            open_for: said.circuit_open_for,
+        },
         reference_prefix: said.reference_prefix.clone(),
         ..of_url
     }))
@@ -73,7 +81,10 @@ pub(super) fn follow(node: &Arc<Node>, store: &Arc<RedisStore>, agreed: bool) ->
 }
 
 async fn beat(node: Weak<Node>, store: Arc<RedisStore>, mut agreed: bool) {
-    let hand = store.counters();
+    let (hand, id) = (store.counters(), RandomState::new().hash_one(0_u8));
+    if agreed {
+        show_up(&hand, id).await;
+    }
     loop {
         sleep(if agreed { about(HEARTBEAT) } else { FIRST_HEARTBEAT }).await;
         let Some(node) = node.upgrade() else { return };
@@ -84,6 +95,7 @@ async fn beat(node: Weak<Node>, store: Arc<RedisStore>, mut agreed: bool) {
                     tracing::info!(store = store.place(), "the store answers");
                 }
                 agreed = true;
+                show_up(&hand, id).await;
                 if node.rules.rekey(secret, |in_force| &in_force.book) {
                     tracing::warn!(
                         "the fleet has another secret, which is in use now: counters go on as the fleet's"
@@ -96,6 +108,16 @@ async fn beat(node: Weak<Node>, store: Arc<RedisStore>, mut agreed: bool) {
                 }
             }
         }
+    }
+}
+
+/// Says that this node is there, and looks at how the store is set up.
+async fn show_up(hand: &RedisCounters, id: u64) {
+    if let Err(why) = hand.join(id).await {
+        tracing::debug!(%why, "how many nodes share the store is not known");
+    }
+    for warning in hand.survey().await {
+        tracing::warn!(warning, "the store may forget limits");
     }
 }
 

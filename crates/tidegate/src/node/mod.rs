@@ -154,6 +154,7 @@ impl Running {
             internal_domain: settings.internal.domain.clone(),
             default_domain: settings.http_default_domain.clone(),
             on_failure: settings.rules.defaults.on_store_failure.unwrap_or_default(),
+            deadline: settings.deadline,
             rls: ReplyStyle { metadata: settings.rls_metadata, ..style(&settings.rls) },
             http: style(&settings.http),
             draining: AtomicBool::new(false),
@@ -205,7 +206,9 @@ impl Running {
     /// Where is counted, and that it is told.
     fn store(settings: &Settings, data: &Data, now: Micros) -> Result<Store, StartError> {
         if let Some(redis) = fleet::settings(&settings.store)? {
-            let store = RedisStore::new(redis);
+            // What the node may spend alone while the store does not answer: no memory is touched before.
+            let own = Memory::new(MemorySize::of_bytes(settings.counters_memory), now)?;
+            let store = RedisStore::new(redis, Arc::new(own));
             tracing::info!("counters are in Redis at {}: the fleet shares them", store.place());
             return Ok(Store::Redis(store));
         }

@@ -1,6 +1,7 @@
 //! Connections to the servers of a store: who answers for a slot, redirects, and what is never sent twice. Start at [`Wires::call`].
 
 mod servers; // what all threads know about the servers
+mod circuit; // when a server is not even tried
 mod link; // one thread's way to one server
 mod map; // reading which server answers for which slot
 mod reply; // what errors mean
@@ -18,6 +19,8 @@ use tokio::time::Instant;
 
 use super::settings::{Address, Topology};
 use super::stats::Trouble;
+use super::survey::{self, Survey};
+use circuit::Try;
 use link::{Link, NoConnection, Outcome};
 use reply::{Meaning, advice, meaning, words};
 use servers::{Server, jittered};
@@ -29,6 +32,8 @@ const HOPS_MAX: u32 = 3;
 /// How often a call is tried on a slot whose keys are on their way, and how long it waits before that, on average.
 const TRIES_AGAIN_MAX: u32 = 3;
 const TRY_AGAIN_AFTER: Duration = Duration::from_micros(1_500);
+/// How often is looked whether the map has to be read earlier.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// How long a way that leads to no primary is kept after its last use.
 const IDLE_MAX: Duration = Duration::from_secs(60);
 
@@ -154,6 +159,28 @@ impl Wires {
         self.carry(slot, &Message::Command(command), op, until).await
     }
 
+    /// Asks every primary how it is set up; those that do not answer are left out.
+    pub(super) async fn survey(&self, until: Instant) -> Vec<String> {
+        let primaries = self.servers.map().primaries().to_vec();
+        let mut warnings = Vec::new();
+        for server in primaries {
+            let link = self.link(&server);
+            let Ok(connection) = link.connection(until).await else { continue };
+            let info = link.exchange(&connection, &redis::cmd("INFO"), false, "info", until).await;
+            let save = redis::cmd("CONFIG").arg("GET").arg("save").take();
+            let save = link.exchange(&connection, &save, false, "info", until).await;
+            let Outcome::Done(info) = info else { continue };
+            let save = if let Outcome::Done(save) = save { survey::setting(&save) } else { None };
+            let info = survey::text(&info).unwrap_or_default();
+            let found = Survey::of(&server.address.to_string(), &info, save.as_deref());
+            if let Some(keys) = found.evicted_keys {
+                server.has_evicted(keys);
+            }
+            warnings.extend(found.warnings);
+        }
+        warnings
+    }
+
     async fn carry(
         &self,
         slot: u16,
@@ -202,9 +229,19 @@ impl Wires {
                 Err(why) => return Step::Failed(CallFailed::NotDone(why)),
             },
         };
+        let attempt = match Try::new(&link.server, Instant::now()) {
+            Ok(attempt) => attempt,
+            Err(why) => {
+                self.refresh(); // Another server may have taken over.
+                return Step::Failed(CallFailed::NotDone(why));
+            }
+        };
         let connection = match link.connection(until).await {
             Ok(connection) => connection,
-            Err(failed) => return self.unreached(slot, &link, failed, until, way).await,
+            Err(failed) => {
+                attempt.went_badly(&failed.why);
+                return self.unreached(slot, &link, failed, until, way).await;
+            }
         };
         let built;
         let (command, bodies) = match message {
@@ -217,7 +254,12 @@ impl Wires {
                 (&built, connection.bodies(call.script))
             }
         };
-        match link.exchange(&connection, command, asking, op, until).await {
+        let outcome = link.exchange(&connection, command, asking, op, until).await;
+        match bad(&link, &outcome) {
+            None => attempt.went_well(),
+            Some(why) => attempt.went_badly(&why),
+        }
+        match outcome {
             Outcome::Done(value) if matches!(message, Message::Replicated(_)) => {
                 match link.replicated(&connection, until).await {
                     Ok(()) => Step::Done(value),
@@ -426,7 +468,10 @@ impl Wires {
         let Some(refreshing) = self.servers.start_refresh() else { return };
         let me = self.me.clone();
         tokio::task::spawn_local(async move {
-            tokio::time::sleep_until(refreshing.from()).await;
+            // It may have to begin earlier than it seems, if a server is found to be ill meanwhile.
+            while Instant::now() < refreshing.from() {
+                tokio::time::sleep_until(refreshing.from().min(Instant::now() + LOOK_AGAIN)).await;
+            }
             if let Some(wires) = me.upgrade() {
                 refreshing.begins();
                 refreshing.ended(map::read(&wires).await);
@@ -485,6 +530,22 @@ enum Step {
     Done(Value),
     Again,
     Failed(CallFailed),
+}
+
+/// Why a server is not well, if what came of a command says so. A refusal that says what to do is an answer.
+fn bad(link: &Link, outcome: &Outcome) -> Option<String> {
+    let address = &link.server.address;
+    match outcome {
+        Outcome::Done(_) => None,
+        Outcome::TimedOut => Some(format!("{address} did not answer in time")),
+        Outcome::Lost(why) | Outcome::NotSent(why) => Some(format!("{address} did not answer: {why}")),
+        Outcome::Refused(error) => match meaning(error, address) {
+            Meaning::Elsewhere(_) | Meaning::NotDone(Trouble::Busy) => {
+                Some(format!("{address}: {}", words(error)))
+            }
+            _ => None,
+        },
+    }
 }
 
 fn not_done(link: &Link, error: &ServerError, trouble: Trouble) -> Step {

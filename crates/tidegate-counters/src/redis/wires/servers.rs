@@ -12,7 +12,8 @@ use arc_swap::ArcSwap;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::redis::settings::{Address, RedisSettings, Topology};
+use super::circuit::Circuit;
+use crate::redis::settings::{Address, CircuitSettings, RedisSettings, Topology};
 use crate::redis::stats::{RedisStats, ServerStats, TimesTally, Troubles};
 
 /// Slots of a cluster.
@@ -26,8 +27,9 @@ const CONNECT_AT_ONCE: usize = 4;
 /// longer, so that a fleet does not come back as one; never longer than 1 s, so that a store that is back is found soon.
 const BACK_OFF: Duration = Duration::from_millis(200);
 const BACK_OFF_MAX: Duration = Duration::from_millis(800);
-/// How often the map is read at most, and while it is used at least.
+/// How often the map is read at most, more often while a primary is ill: a replica may have taken over. And while it is used at least.
 const REFRESH_EVERY: Duration = Duration::from_secs(1);
+const REFRESH_EVERY_ILL: Duration = Duration::from_millis(400);
 const REFRESH_AFTER: Duration = Duration::from_secs(15);
 
 /// What the threads of a node share about the servers of a store.
@@ -47,8 +49,8 @@ pub(in crate::redis) struct Servers {
     refreshing: AtomicBool,
     /// Somebody reads it now.
     asking: AtomicBool,
-    /// When the map may be read again; when it has to be.
-    refresh_from_ms: AtomicU64,
+    /// When the map was read last, and one more; when it has to be again.
+    refreshed_ms: AtomicU64,
     refresh_due_ms: AtomicU64,
     /// Why the map could not be read the last time.
     map_problem: Mutex<Option<String>>,
@@ -132,7 +134,7 @@ impl Servers {
             born: Instant::now(),
             refreshing: AtomicBool::new(false),
             asking: AtomicBool::new(false),
-            refresh_from_ms: AtomicU64::new(0),
+            refreshed_ms: AtomicU64::new(0),
             refresh_due_ms: AtomicU64::new(0),
             map_problem: Mutex::default(),
             rounds: watch::Sender::new(0),
@@ -177,7 +179,7 @@ impl Servers {
             return None;
         }
         known.next_id += 1;
-        let server = Arc::new(Server::new(known.next_id, address.clone()));
+        let server = Arc::new(Server::new(known.next_id, address.clone(), self.settings.circuit));
         known.servers.insert(address.clone(), server.clone());
         Some(server)
     }
@@ -214,8 +216,18 @@ impl Servers {
 
     /// Is the map being read, or may be before then, so that waiting makes sense?
     pub(super) fn is_refresh_before(&self, until: Instant) -> bool {
-        let from = || self.refresh_from_ms.load(Relaxed) < self.ms(until);
-        self.has_map() && (self.asking.load(Relaxed) || from())
+        self.has_map() && (self.asking.load(Relaxed) || self.refresh_from() < until)
+    }
+
+    /// When the map may be read again.
+    fn refresh_from(&self) -> Instant {
+        let ill = || self.map().primaries.iter().any(|primary| primary.circuit.is_open());
+        match self.refreshed_ms.load(Relaxed).checked_sub(1) {
+            None => self.born,
+            Some(ms) => {
+                self.born + Duration::from_millis(ms) + if ill() { REFRESH_EVERY_ILL } else { REFRESH_EVERY }
+            }
+        }
     }
 
     /// Changes whenever reading the map has ended.
@@ -251,16 +263,16 @@ pub(super) struct Refreshing {
 }
 
 impl Refreshing {
-    /// When it may begin: the last one began a second before.
+    /// When it may begin.
     pub(super) fn from(&self) -> Instant {
-        self.servers.born + Duration::from_millis(self.servers.refresh_from_ms.load(Relaxed))
+        self.servers.refresh_from()
     }
 
     pub(super) fn begins(&self) {
         let now = Instant::now();
         self.servers.asking.store(true, Relaxed);
         self.servers.refreshes.fetch_add(1, Relaxed);
-        self.servers.refresh_from_ms.store(self.servers.ms(now + REFRESH_EVERY), Relaxed);
+        self.servers.refreshed_ms.store(self.servers.ms(now) + 1, Relaxed);
         // If this one fails, those who need the map ask again, once a second.
         self.servers.refresh_due_ms.store(self.servers.ms(now + REFRESH_EVERY), Relaxed);
     }
@@ -299,6 +311,9 @@ pub(super) struct Server {
     /// Never given twice.
     pub(super) id: u64,
     pub(super) address: Address,
+    pub(super) circuit: Circuit,
+    /// Keys that it has evicted, and one more; 0 until it is known.
+    evicted: AtomicU64,
     connections: AtomicU64,
     calls: Mutex<Vec<(&'static str, Arc<TimesTally>)>>,
     attempts: Mutex<Attempts>,
@@ -317,10 +332,12 @@ struct Attempts {
 }
 
 impl Server {
-    fn new(id: u64, address: Address) -> Self {
+    pub(super) fn new(id: u64, address: Address, circuit: CircuitSettings) -> Self {
         Self {
             id,
             address,
+            circuit: Circuit::new(circuit),
+            evicted: AtomicU64::new(0),
             connections: AtomicU64::new(0),
             calls: Mutex::default(),
             attempts: Mutex::default(),
@@ -343,7 +360,14 @@ impl Server {
             address: self.address.to_string(),
             connections: self.connections.load(Relaxed),
             calls: locked(&self.calls).iter().map(|(op, tally)| (*op, tally.told())).collect(),
+            circuit: self.circuit.stats(),
+            evicted_keys: self.evicted.load(Relaxed).checked_sub(1),
         }
+    }
+
+    /// It has evicted so many keys since it started.
+    pub(super) fn has_evicted(&self, keys: u64) {
+        self.evicted.store(keys.saturating_add(1), Relaxed);
     }
 
     /// The right to connect now, for one of `threads`; or why not.
@@ -428,13 +452,19 @@ impl Drop for Connected {
 
 /// From three quarters to five quarters of it.
 pub(super) fn jittered(duration: Duration) -> Duration {
-    let spread_us = u64::try_from(duration.as_micros() / 2).unwrap_or(u64::MAX).max(1);
+    jittered_by(duration, 4)
+}
+
+/// Shorter or longer by this part of it at most.
+pub(super) fn jittered_by(duration: Duration, part: u32) -> Duration {
+    let spread = duration / part;
+    let spread_us = u64::try_from(spread.as_micros() * 2).unwrap_or(u64::MAX).max(1);
     // Each `RandomState` has keys of its own, from the machine's random numbers.
     let drawn_us = RandomState::new().hash_one(()) % spread_us;
-    duration - duration / 4 + Duration::from_micros(drawn_us)
+    duration - spread + Duration::from_micros(drawn_us)
 }
 
 /// Nobody panics while holding these locks, and what they guard is whole after every line.
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
