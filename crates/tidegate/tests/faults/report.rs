@@ -11,7 +11,7 @@
 //!   told beside those with them.
 //! - A circuit is seen on a page that is read every 10 ms, so the time between two readings is allowed on top of what is promised.
 //! - On healthy shards not more than one answer in a hundred more than before is by policy, and 99 of 100 come within twice the time of
-//!   before and 5 ms, in moments without disturbance.
+//!   before and 10 ms, in moments without disturbance.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -30,12 +30,18 @@ const MAX_US: u64 = 250_000;
 
 /// A circuit is open so long after the first failure.
 const OPEN_US: u64 = 100_000;
+/// So many failures in a row open it,
+const FAILURES: usize = 5;
+/// and it is seen so long after them.
+const READ_US: u64 = 30_000;
+/// Answers of one call come within this time.
+const SAME_CALL_US: u64 = 1_000;
 /// And all is well so long after the store is.
 const RECOVER_US: u64 = 1_000_000;
 
 /// More answers by policy than this, of those on healthy shards, are too many.
 const HEALTHY_EXTRA: f64 = 0.01;
-const HEALTHY_SLACK_US: u64 = 5_000;
+const HEALTHY_SLACK_US: u64 = 10_000;
 
 /// What a row found.
 pub(crate) struct Report {
@@ -47,6 +53,8 @@ pub(crate) struct Report {
     figures: BTreeMap<&'static str, Value>,
     checks: usize,
     errors: usize,
+    /// What helps to find out why: not for the table.
+    notes: String,
 }
 
 /// Rows measure times, so only one runs at a time.
@@ -70,9 +78,10 @@ pub(crate) fn row(
         let report = Report::of(number, name, *kind, way, &act);
         assert!(
             report.violations.is_empty(),
-            "row {number} on {kind:?}:\n  {}\n{}",
-            report.violations.join("\n  "),
-            report.line()
+            "{}\n{}\nrow {number} on {kind:?}:\n  {}",
+            report.notes,
+            report.line(),
+            report.violations.join("\n  ")
         );
     }
 }
@@ -108,7 +117,8 @@ fn red(
 impl Report {
     fn of(row: u32, name: &'static str, kind: Kind, way: Way, act: &impl Fn(Kind, Way, &mut Report)) -> Self {
         let (violations, figures) = (Vec::new(), BTreeMap::new());
-        let mut report = Self { row, name, kind, way, violations, figures, checks: 0, errors: 0 };
+        let mut report =
+            Self { row, name, kind, way, violations, figures, checks: 0, errors: 0, notes: String::new() };
         act(kind, way, &mut report);
         report.write();
         report
@@ -135,6 +145,10 @@ impl Report {
     /// The same, where only these have to be in time.
     pub(crate) fn answers_of(&mut self, run: &Run, from_us: u64, timed: &[&Event]) {
         let record = &run.record;
+        self.notes = format!("{}\nthe fault began at {from_us}; circuits:\n", run.rig.logs());
+        for change in &run.seen.changes {
+            self.notes += &format!("  {change:?}\n");
+        }
         self.checks += record.events.len();
         self.errors += record.events.iter().filter(|event| event.is_error()).count();
         let count = |answer: &Answer| record.events.iter().filter(|event| event.answer == *answer).count();
@@ -200,41 +214,45 @@ impl Report {
         self.figure("healthy_by_policy", after().filter(|event| !event.is_exact()).count());
     }
 
-    /// The circuit of a shard opens soon after the first failure, and those of shards that are well stay closed.
+    /// The circuit of a shard opens soon after the first failure.
     pub(crate) fn opens(&mut self, run: &Run, sick: &[usize], from_us: u64) {
-        let degraded = run.record.events.iter().filter(|event| {
-            event.sent_us >= from_us && sick.contains(&run.rig.keys[event.key].place) && !event.is_exact()
-        });
-        let Some(first_us) = degraded.map(|event| event.received_us).min() else {
-            return self.must(false, || "nobody was answered by policy".into());
-        };
-        let mut slowest = 0;
-        for place in sick.iter().take(crate::rig::PRIMARIES) {
-            let shard = run.rig.shard(*place);
-            for node in 0..run.rig.nodes.len() {
-                let opened = run.seen.changes.iter().find(|change| {
-                    change.seen_us >= from_us
-                        && change.node == node
-                        && change.shard == shard
-                        && change.state != Circuit::Closed
+        let mut slowest = None;
+        for (place, node) in
+            sick.iter().flat_map(|place| (0..run.rig.nodes.len()).map(move |node| (*place, node)))
+        {
+            let failures = failures(run, place, node, from_us);
+            let (Some(first_us), shard) = (failures.first(), run.rig.shard(place)) else {
+                self.must(false, || {
+                    format!("nobody was answered by policy for place {place} on node {node}")
                 });
-                let Some(opened) = opened else {
-                    self.must(false, || format!("the circuit of {shard} never opened on node {node}"));
-                    continue;
-                };
-                // It opened between two readings; the earlier is what can be proved.
-                let late = opened.after_us.saturating_sub(first_us);
-                self.must(late <= OPEN_US, || {
-                    format!("the circuit of {shard} opened {} ms after the first failure", ms(late))
-                });
-                slowest = slowest.max(opened.seen_us.saturating_sub(first_us));
-            }
+                continue;
+            };
+            let opened = run.seen.changes.iter().find(|change| {
+                let is_there = change.node == node && change.shard == shard;
+                is_there && change.seen_us >= from_us && change.state != Circuit::Closed
+            });
+            let Some(opened) = opened else {
+                self.must(false, || format!("the circuit of {shard} never opened on node {node}"));
+                continue;
+            };
+            // Where calls are few, the failures that it takes may need longer than that.
+            let enough_us = failures.get(FAILURES - 1).map_or(0, |last_us| last_us + READ_US);
+            let latest_us = (first_us + OPEN_US).max(enough_us);
+            // It opened between two readings of the page; the earlier is what can be proved.
+            self.must(opened.after_us <= latest_us, || {
+                let late = ms(opened.after_us.saturating_sub(*first_us));
+                format!(
+                    "the circuit of {shard} opened {late} ms after the first of {} failures",
+                    failures.len()
+                )
+            });
+            slowest = slowest.max(Some(opened.seen_us.saturating_sub(*first_us)));
         }
-        self.figure("open_ms", ms(slowest));
-        self.stays_closed(run, sick, from_us);
+        self.figure("open_ms", slowest.map(ms));
     }
 
-    fn stays_closed(&mut self, run: &Run, sick: &[usize], from_us: u64) {
+    /// Circuits of shards that are well stay closed.
+    pub(crate) fn stays_closed(&mut self, run: &Run, sick: &[usize], from_us: u64) {
         let healthy = (0..crate::rig::PRIMARIES).filter(|place| !sick.contains(place));
         for place in healthy {
             let shard = run.rig.shard(place);
@@ -270,7 +288,7 @@ impl Report {
     }
 
     /// C: what the counters hold is what clients were told, but for so many units that were lost with a server.
-    pub(crate) fn charged(&mut self, run: &Run, lost_max: u64) -> u64 {
+    pub(crate) fn charged(&mut self, run: &Run, lost_max: u64) {
         let events = by_key(run.record.events.iter());
         let (mut lost, mut more) = (0, 0);
         for (number, key) in run.rig.keys.iter().enumerate().filter(|(_, key)| key.rule.has_quota()) {
@@ -281,7 +299,10 @@ impl Report {
             let admitted = sum(&|event| event.is_exact() && event.is_admitted());
             // Whoever was answered by policy may have been charged: only the reply was lost.
             let unknown = sum(&|event| !event.is_exact());
-            let used = run.rig.used(key).first().copied().unwrap_or(0).saturating_sub(key.used_before);
+            let Some(used) = run.rig.used(key) else {
+                return self.must(false, || "the store does not tell what counters hold".into());
+            };
+            let used = used.first().copied().unwrap_or(0).saturating_sub(key.used_before);
             lost += admitted.saturating_sub(used);
             more += used.saturating_sub(admitted + unknown);
         }
@@ -290,7 +311,6 @@ impl Report {
         });
         self.must(more == 0, || format!("counters hold {more} units more than anybody asked for"));
         self.figure("lost", lost);
-        lost
     }
 
     /// More was admitted than the limits allow, by so many units in all.
@@ -404,6 +424,18 @@ impl Report {
         let written = file.and_then(|mut file| writeln!(file, "{}", self.line()));
         written.expect("the file of figures");
     }
+}
+
+/// When calls to a shard failed, as far as clients can tell: answers by policy that come at the same time are one call's.
+fn failures(run: &Run, place: usize, node: usize, from_us: u64) -> Vec<u64> {
+    let failed = run.record.events.iter().filter(|event| {
+        let is_there = run.rig.keys[event.key].place == place && event.node == node;
+        is_there && event.sent_us >= from_us && !event.is_exact()
+    });
+    let mut times: Vec<u64> = failed.map(|event| event.received_us).collect();
+    times.sort_unstable();
+    times.dedup_by(|later, earlier| *later - *earlier < SAME_CALL_US);
+    times
 }
 
 fn status(event: &Event) -> Option<i32> {

@@ -132,6 +132,11 @@ impl Key {
 
 const KEYS: usize = 120;
 
+/// How long a store that is well may take to tell what a counter holds; a busy machine may need seconds.
+const TELLS_MAX: Duration = Duration::from_secs(5);
+
+const LOG_LINES: usize = 40;
+
 /// A limit that is never met.
 const MANY: &str = "4000000000/1h";
 
@@ -243,9 +248,9 @@ impl Rig {
         })
     }
 
-    /// What the counters of a key hold, once the store can say.
-    pub(crate) fn used(&self, key: &Key) -> Vec<u64> {
-        self.wait(async {
+    /// What the counters of a key hold, as soon as the store can say; none if it cannot.
+    pub(crate) fn used(&self, key: &Key) -> Option<Vec<u64>> {
+        let look = async {
             let mut http = Http::connect(self.nodes[0].http).await;
             until("the store tells what is used", async || {
                 let told = http.post("/v1/inspect", &key.body()).await;
@@ -255,7 +260,18 @@ impl Rig {
                 })
             })
             .await
-        })
+        };
+        self.wait(async { tokio::time::timeout(TELLS_MAX, look).await.ok() })
+    }
+
+    /// The end of what the nodes logged, for somebody who wonders why a row is red.
+    pub(crate) fn logs(&self) -> String {
+        let tail = |node: &Node| {
+            let log = node.log();
+            let lines: Vec<&str> = log.lines().collect();
+            lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")
+        };
+        self.nodes.iter().map(tail).collect::<Vec<_>>().join("\n--- the next node\n")
     }
 
     /// Fills a primary with keys of somebody else.
@@ -315,7 +331,7 @@ fn setup(needs: &Needs, rules: &str, url: &str) -> Setup {
     if needs.way.has(Protection::Time) {
         return setup;
     }
-    setup.set("deadline", "10s").set("store-timeout", "10s").set("store-circuit-failures", "0")
+    setup.set("node-deadline", "10s").set("store-timeout", "10s").set("store-circuit-failures", "0")
 }
 
 /// The keys, once the nodes know the secret of the fleet, from which the places of counters follow.

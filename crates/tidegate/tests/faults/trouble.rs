@@ -58,6 +58,12 @@ fn loading(kind: Kind, way: Way, report: &mut Report) {
     let (fault_us, connections) = (rig.now_us(), rig.proxy(SICK).counts().connections);
     let restarted = server.restart();
     report.must(restarted.is_ok(), || format!("{restarted:?}"));
+    // A primary that was away refuses everything for two seconds more, until it knows what became of the others.
+    let ready = until("it takes writes", Duration::from_secs(20), || {
+        let info = server.try_command(&["CLUSTER", "INFO"])?.text().unwrap_or_default();
+        if info.contains("cluster_state:ok") { Ok(()) } else { Err(info) }
+    });
+    report.must(ready.is_ok(), || format!("{ready:?}"));
     let (well_us, connected) = (rig.now_us(), rig.proxy(SICK).counts().connections - connections);
     rig.pass(AFTER);
     let run = rig.finish();
@@ -68,6 +74,7 @@ fn loading(kind: Kind, way: Way, report: &mut Report) {
     let forgotten = forgotten.count() as u64;
     report.answers(&run, fault_us);
     report.opens(&run, &[SICK], fault_us);
+    report.stays_closed(&run, &[SICK], fault_us);
     report.healthy(&run, &[SICK], fault_us);
     report.recovers(&run, &[SICK], well_us);
     report.exact(&run, forgotten);
@@ -98,6 +105,7 @@ fn busy(kind: Kind, way: Way, report: &mut Report) {
     let run = rig.finish();
     report.answers(&run, fault_us);
     report.opens(&run, &[SICK], fault_us);
+    report.stays_closed(&run, &[SICK], fault_us);
     report.healthy(&run, &[SICK], fault_us);
     report.recovers(&run, &[SICK], well_us);
     report.exact(&run, 0);
