@@ -26,7 +26,16 @@ pub(crate) fn node(subject: Subject, cores: Option<Cores>, store: Option<&str>) 
         rules::write(&rules)?;
         let mut command = node_command(folder, &rules)?;
         if let Some(url) = store {
-            command.args(["--store-url", url, "--store-timeout", "5s", "--store-connect-timeout", "5s"]);
+            command.args([
+                "--store-url",
+                url,
+                "--store-timeout",
+                "5s",
+                "--store-connect-timeout",
+                "5s",
+                "--node-deadline",
+                "6s",
+            ]);
             command.args(["--defaults-on-store-failure", "error"]);
         }
         Ok(command)

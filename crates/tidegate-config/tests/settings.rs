@@ -62,8 +62,9 @@ fn every_setting_can_be_said_in_every_way() {
                 internal: { secrets_file: s, max_age: 9s, domain: i }\n\
                 counters: { memory: 1GiB }\n\
                 store: { url: 'redis://h', user: u, password_file: p, prefix: x, timeout: 5ms, connect_timeout: 1s, in_flight: 9, \
-                  reference_names: true, reference_prefix: y, tls: { ca: a, certificate: c, key: k } }\n\
-                node: { threads: 3, data: d, drain_delay: 1s, drain_timeout: 2s }\n\
+                  reference_names: true, reference_prefix: y, circuit: { failures: 6, within: 10s, open_for: 30s }, \
+                  tls: { ca: a, certificate: c, key: k } }\n\
+                node: { threads: 3, deadline: 9ms, data: d, drain_delay: 1s, drain_timeout: 2s }\n\
                 log: { format: json, level: debug, refusals_per_second: 5 }\n";
     let values: Vec<(String, String)> = resolved(folder(file).path(), &[], &[])
         .said

@@ -269,8 +269,7 @@ const LOCAL_SHARE: Field = Field::new(
     "The part of the limit that a node may spend alone, with `on_store_failure: local`.",
 )
 .ours()
-.default("one over the number of nodes")
-.later("has no effect until nodes count locally while the store is away");
+.default("one over the number of nodes");
 const REPLICATE: Field = Field::new(
     "replicate",
     Kind::Whole { min: 0, max: 5 },
@@ -353,7 +352,6 @@ const CONSISTENCIES: &[Word] = &[
 const STORE_FAILURES: &[Word] = &[
     Word::new("allow", "Go on.").aliases(&["open"]),
     Word::new("deny", "Stop.").aliases(&["closed"]),
-    Word::new("local", "By this node's own count of its share.")
-        .later("works as `allow` until nodes count locally while the store is away"),
+    Word::new("local", "By this node's own count of its share of the limit."),
     Word::new("error", "An error, so that the proxy decides."),
 ];

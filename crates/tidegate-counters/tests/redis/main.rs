@@ -16,4 +16,5 @@ mod dropped; // whoever asked has gone
 mod many; // several nodes and threads at once
 mod calls; // what a decision costs the store
 mod foreign; // values that are not ours
+mod ill; // rows 2 and 12: a server is silent, or forgets
 mod saturation; // who is refused because of units that come back

@@ -34,6 +34,7 @@ fn node(url: &str) -> Node {
     Setup::new(RULES)
         .set("store-url", url)
         .set("store-timeout", "10s")
+        .set("node-deadline", "20s")
         .set("store-connect-timeout", "5s")
         .start()
 }
@@ -199,7 +200,10 @@ async fn a_node_that_starts_before_its_store_joins_the_others() {
 #[tokio::test]
 async fn a_node_counts_on_the_numbers_of_the_reference_server() {
     let server = redis();
-    let setup = Setup::new(RULES).set("store-url", &server.url()).set("store-timeout", "10s");
+    let setup = Setup::new(RULES)
+        .set("store-url", &server.url())
+        .set("store-timeout", "10s")
+        .set("node-deadline", "20s");
     let node = setup.set("store-reference-names", "true").start();
     let rls = Grpc::connect(node.rls).await;
     assert_eq!(
