@@ -13,6 +13,8 @@ pub(crate) struct Event {
     pub(crate) sent_us: u64,
     pub(crate) received_us: u64,
     pub(crate) answer: Answer,
+    /// The first node that was asked was lost before it answered, and another was asked.
+    pub(crate) is_retried: bool,
 }
 
 /// What a client was told.
@@ -65,12 +67,20 @@ impl Event {
     }
 }
 
-/// Every call of a run, and beside them those to a node that has no store: what these took, the machine took.
+/// Every call of a run, and beside them those to a node whose store is well: what these took, the machine took.
 #[derive(Default)]
 pub(crate) struct Record {
     pub(crate) events: Vec<Event>,
-    /// When each call to the control was sent, and when it was answered; in the order in which they were sent.
-    pub(crate) control: Vec<(u64, u64)>,
+    /// Calls to the control, in the order in which they were sent.
+    pub(crate) control: Vec<Control>,
+}
+
+/// A call to the control: when it was sent, when it was answered, and whether by its store.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Control {
+    pub(crate) sent_us: u64,
+    pub(crate) received_us: u64,
+    pub(crate) is_exact: bool,
 }
 
 /// Times of some calls.
@@ -93,7 +103,7 @@ impl Times {
     }
 }
 
-/// A call to the control takes well under a millisecond. Where one takes longer than this, the machine was busy with something else.
+/// A call to the control takes about a millisecond. Where one takes longer than this, the machine was busy with something else.
 const DISTURBED_US: u64 = 5_000;
 
 /// How far around a call the control is looked at. It is called every few milliseconds.
@@ -110,15 +120,23 @@ impl Record {
         self.control_us(event) > DISTURBED_US
     }
 
+    /// Was it at any moment of this time?
+    pub(crate) fn is_disturbed_between(&self, from_us: u64, to_us: u64) -> bool {
+        self.control_between(from_us, to_us) > DISTURBED_US
+    }
+
     /// The longest of the calls to the control that overlap with a call, or nearly.
     fn control_us(&self, event: &Event) -> u64 {
-        let first = event.sent_us.saturating_sub(AROUND_US);
-        let last = event.received_us + AROUND_US;
+        self.control_between(event.sent_us, event.received_us)
+    }
+
+    fn control_between(&self, from_us: u64, to_us: u64) -> u64 {
+        let (first_us, last_us) = (from_us.saturating_sub(AROUND_US), to_us + AROUND_US);
         // Answers do not come in order, but none takes longer than a client waits, so a bound of that far back finds all.
-        let from = self.control.partition_point(|(sent, _)| *sent + CONTROL_MAX_US < first);
-        let near = self.control[from..].iter().take_while(|(sent, _)| *sent <= last);
-        let longest = near.filter(|(_, received)| *received >= first).map(|(sent, received)| received - sent);
-        longest.max().unwrap_or(0)
+        let from = self.control.partition_point(|call| call.sent_us + CONTROL_MAX_US < first_us);
+        let near = self.control[from..].iter().take_while(|call| call.sent_us <= last_us);
+        let near = near.filter(|call| call.received_us >= first_us);
+        near.map(|call| call.received_us - call.sent_us).max().unwrap_or(0)
     }
 
     /// Times of calls that are chosen, as clients saw them.
@@ -165,7 +183,7 @@ mod tests {
 
     fn event(sent_us: u64, received_us: u64) -> Event {
         let answer = Answer::Decided { admitted: true, by: By::Exact, remaining: 0 };
-        Event { key: 0, node: 0, cost: 1, sent_us, received_us, answer }
+        Event { key: 0, node: 0, cost: 1, sent_us, received_us, answer, is_retried: false }
     }
 
     #[test]
@@ -181,7 +199,8 @@ mod tests {
 
     #[test]
     fn what_the_control_took_at_the_same_time_is_not_blamed() {
-        let control = vec![(0, 300), (50_000, 90_000), (200_000, 200_300)];
+        let call = |(sent_us, received_us)| Control { sent_us, received_us, is_exact: true };
+        let control = [(0, 300), (50_000, 90_000), (200_000, 200_300)].map(call).to_vec();
         let record = Record { events: Vec::new(), control };
         assert_eq!(record.blamed_us(&event(60_000, 110_000)), 10_000, "the machine slept for 40 ms");
         assert_eq!(record.blamed_us(&event(205_000, 235_000)), 29_700);

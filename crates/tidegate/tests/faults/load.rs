@@ -13,7 +13,7 @@ use tidegate_clock::Stopwatch;
 use tokio::net::TcpStream;
 use tokio::task::LocalSet;
 
-use crate::audit::{Answer, By, Event, Record};
+use crate::audit::{Answer, By, Control, Event, Record};
 use crate::support::messages::{Request, Response, Struct};
 use crate::support::{Failed, Grpc};
 
@@ -63,7 +63,7 @@ struct Shared {
 }
 
 impl Load {
-    /// Starts it. The control is a node without a store.
+    /// Starts it. The control is a node whose store is well.
     pub(crate) fn start(
         nodes: &[SocketAddr],
         control: SocketAddr,
@@ -171,7 +171,7 @@ async fn run(
 ) -> Record {
     let record = Rc::new(RefCell::new(Record::default()));
     let on_its_way = Rc::new(Cell::new(0_usize));
-    let channels: Vec<_> = (0..style.connections_each)
+    let channels: Rc<[_]> = (0..style.connections_each)
         .flat_map(|_| nodes.iter().enumerate().map(|(node, address)| Channel::new(*address, node)))
         .collect();
     let control = Channel::new(control, usize::MAX);
@@ -197,14 +197,22 @@ async fn run(
             let channel = open.clone().find(|channel| channel.get().is_some());
             let channel = channel.unwrap_or(&channels[turn % channels.len()]).clone();
             number += 1;
-            let (asked, record, on_its_way) = (asked.clone(), record.clone(), on_its_way.clone());
+            let (asked, all) = (asked.clone(), channels.clone());
+            let (record, on_its_way) = (record.clone(), on_its_way.clone());
             on_its_way.set(on_its_way.get() + 1);
             tokio::task::spawn_local(async move {
                 let sent_us = now_us(&watch);
-                let answer = call(&channel, &asked[key].request, metadata).await;
-                let received_us = now_us(&watch);
-                let (node, cost) = (channel.node, asked[key].cost);
-                let event = Event { key, node, cost, sent_us, received_us, answer };
+                let mut answer = call(&channel, &asked[key].request, metadata).await;
+                let mut node = channel.node;
+                // As Envoy does where it is told to, a call whose node was lost is sent to another one, once.
+                let other = all.iter().find(|other| other.node != node && other.get().is_some());
+                let other = other.filter(|_| answer == Answer::Broken);
+                if let Some(other) = other {
+                    answer = call(other, &asked[key].request, metadata).await;
+                    node = other.node;
+                }
+                let (received_us, cost, is_retried) = (now_us(&watch), asked[key].cost, other.is_some());
+                let event = Event { key, node, cost, sent_us, received_us, answer, is_retried };
                 record.borrow_mut().events.push(event);
                 on_its_way.set(on_its_way.get() - 1);
             });
@@ -215,9 +223,10 @@ async fn run(
             let (asked, record, control) = (asked.clone(), record.clone(), control.clone());
             tokio::task::spawn_local(async move {
                 let sent_us = now_us(&watch);
-                call(&control, &asked[controls as usize % asked.len()].request, &[]).await;
+                let answer = call(&control, &asked[controls as usize % asked.len()].request, &[]).await;
                 let received_us = now_us(&watch);
-                record.borrow_mut().control.push((sent_us, received_us));
+                let is_exact = matches!(answer, Answer::Decided { by: By::Exact, .. });
+                record.borrow_mut().control.push(Control { sent_us, received_us, is_exact });
             });
         }
     }

@@ -2,15 +2,16 @@
 //!
 //! What is asserted of times, on machines that others use too (criterion D):
 //!
-//! - No call is missing: each is answered within the second for which a client notes answers. Calls that broke because their node was
-//!   killed are told apart, and only row 37 has any.
+//! - No call is missing: each is answered within the second for which a client notes answers. A call whose node is killed (row 37) is
+//!   sent once more, to the other node.
 //! - 99 of 100 answers came within 20 ms and all within 250 ms on the client's clock, each less what the longest call to the *control*
-//!   took at the same time. The control is the same program without a store, called from the same thread five times less often: what
-//!   holds it up is the machine. Where it was held up for more than 5 ms, the machine was *disturbed*: calls of these moments are judged
+//!   took at the same time. The control is the same program with a store of its own that nothing happens to, called from the same
+//!   thread five times less often: what holds it up is the machine. Where it was held up for more than 5 ms, the machine was *disturbed*: calls of these moments are judged
 //!   by the 250 ms alone. Of all calls more than half have to be left, or nothing was measured. Figures without these allowances are
 //!   told beside those with them.
 //! - A circuit is seen on a page that is read every 10 ms, so the time between two readings is allowed on top of what is promised.
-//! - On healthy shards not more than one answer in a hundred more than before is by policy, and 99 of 100 come within twice the time of
+//! - Circuits that open while the machine is disturbed are not blamed on the fault.
+//! - On healthy shards not more than one answer in a hundred more is by policy than before, or than the control gives by policy, and 99 of 100 come within twice the time of
 //!   before and 10 ms, in moments without disturbance.
 
 use std::collections::BTreeMap;
@@ -34,8 +35,8 @@ const OPEN_US: u64 = 100_000;
 const FAILURES: usize = 5;
 /// and it is seen so long after them.
 const READ_US: u64 = 30_000;
-/// Answers of one call come within this time.
-const SAME_CALL_US: u64 = 1_000;
+/// A pause of the machine so long before may be why a circuit opens.
+const PAUSE_US: u64 = 150_000;
 /// And all is well so long after the store is.
 const RECOVER_US: u64 = 1_000_000;
 
@@ -154,15 +155,13 @@ impl Report {
         let count = |answer: &Answer| record.events.iter().filter(|event| event.answer == *answer).count();
         let (missing, broken) = (count(&Answer::Missing), count(&Answer::Broken));
         self.must(missing == 0, || format!("{missing} calls were not answered"));
-        if self.row != 37 {
-            self.must(broken == 0, || format!("{broken} calls broke"));
-        }
+        self.must(broken == 0, || format!("{broken} calls broke"));
         let failed: Vec<i32> = record.events.iter().filter_map(status).collect();
         self.must(failed.is_empty(), || {
             format!("{} calls failed, the first with status {}", failed.len(), failed[0])
         });
         let before = record.events.iter().filter(|event| event.sent_us < from_us);
-        let timed = || timed.iter().copied().filter(|event| event.answer != Answer::Broken);
+        let timed = || timed.iter().copied().filter(|event| !event.is_retried);
         let (seen, blamed) = (record.times(timed()), record.blamed(timed()));
         self.must(blamed.p99_us <= P99_US, || format!("99 of 100 answers within {}", told(&blamed, &seen)));
         let left = blamed.count as f64 / seen.count.max(1) as f64;
@@ -171,7 +170,7 @@ impl Report {
         });
         self.figure("undisturbed_percent", (left * 100.0).round());
         self.must(blamed.max_us <= MAX_US, || format!("all answers within {}", told(&blamed, &seen)));
-        let control = Times::of(record.control.iter().map(|(sent, received)| received - sent).collect());
+        let control = Times::of(record.control.iter().map(|call| call.received_us - call.sent_us).collect());
         self.figure("p99_before_ms", ms(record.times(before).p99_us));
         self.figure("p99_ms", ms(seen.p99_us));
         self.figure("max_ms", ms(seen.max_us));
@@ -198,7 +197,10 @@ impl Report {
             other as f64 / f64::from(all.max(1))
         };
         let (other_before, other_after) = (share(&mut before()), share(&mut after()));
-        self.must(other_after <= other_before + HEALTHY_EXTRA, || {
+        let control = record.control.iter().filter(|call| call.sent_us >= from_us);
+        let control_other = control.clone().filter(|call| !call.is_exact).count();
+        let control_other = control_other as f64 / control.count().max(1) as f64;
+        self.must(other_after <= other_before.max(control_other) + HEALTHY_EXTRA, || {
             format!(
                 "on healthy shards {:.2} % of all answers were not by the store, {:.2} % before",
                 other_after * 100.0,
@@ -227,10 +229,13 @@ impl Report {
                 });
                 continue;
             };
-            let opened = run.seen.changes.iter().find(|change| {
-                let is_there = change.node == node && change.shard == shard;
-                is_there && change.seen_us >= from_us && change.state != Circuit::Closed
-            });
+            let there =
+                || run.seen.changes.iter().filter(|change| change.node == node && change.shard == shard);
+            let at_first = there().rfind(|change| change.seen_us <= *first_us);
+            if at_first.is_some_and(|change| change.seen_us < *first_us && change.state != Circuit::Closed) {
+                continue; // A pause of the machine has opened it before the fault could.
+            }
+            let opened = there().find(|change| change.seen_us >= from_us && change.state != Circuit::Closed);
             let Some(opened) = opened else {
                 self.must(false, || format!("the circuit of {shard} never opened on node {node}"));
                 continue;
@@ -257,7 +262,11 @@ impl Report {
         for place in healthy {
             let shard = run.rig.shard(place);
             let opened = run.seen.changes.iter().any(|change| {
-                change.seen_us >= from_us && change.shard == shard && change.state == Circuit::Open
+                let is_there = change.shard == shard && change.state == Circuit::Open;
+                let is_calm = !run
+                    .record
+                    .is_disturbed_between(change.after_us.saturating_sub(PAUSE_US), change.seen_us);
+                is_there && change.seen_us >= from_us && is_calm
             });
             self.must(!opened, || format!("the circuit of {shard} opened, which is well"));
         }
@@ -265,7 +274,11 @@ impl Report {
 
     /// From a second after the store was well again, it answers for all.
     pub(crate) fn recovers(&mut self, run: &Run, sick: &[usize], well_us: u64) {
-        let of_sick = |event: &&Event| sick.contains(&run.rig.keys[event.key].place);
+        // What has to be on a replica is refused for as long as there is none.
+        let of_sick = |event: &&Event| {
+            let key = &run.rig.keys[event.key];
+            sick.contains(&key.place) && key.rule != Rule::Kept
+        };
         let after = || run.record.events.iter().filter(of_sick).filter(|event| event.sent_us >= well_us);
         let late =
             after().filter(|event| event.sent_us > well_us + RECOVER_US && !run.record.is_disturbed(event));
@@ -298,7 +311,7 @@ impl Report {
             };
             let admitted = sum(&|event| event.is_exact() && event.is_admitted());
             // Whoever was answered by policy may have been charged: only the reply was lost.
-            let unknown = sum(&|event| !event.is_exact());
+            let unknown = sum(&|event| !event.is_exact() || event.is_retried);
             let Some(used) = run.rig.used(key) else {
                 return self.must(false, || "the store does not tell what counters hold".into());
             };
@@ -426,15 +439,18 @@ impl Report {
     }
 }
 
-/// When calls to a shard failed, as far as clients can tell: answers by policy that come at the same time are one call's.
+/// When calls to a shard failed, as far as clients can tell: of calls that were on their way together only one counts.
 fn failures(run: &Run, place: usize, node: usize, from_us: u64) -> Vec<u64> {
     let failed = run.record.events.iter().filter(|event| {
         let is_there = run.rig.keys[event.key].place == place && event.node == node;
         is_there && event.sent_us >= from_us && !event.is_exact()
     });
-    let mut times: Vec<u64> = failed.map(|event| event.received_us).collect();
-    times.sort_unstable();
-    times.dedup_by(|later, earlier| *later - *earlier < SAME_CALL_US);
+    let mut times = Vec::new();
+    for event in failed {
+        if times.last().is_none_or(|last| event.sent_us >= *last) {
+            times.push(event.received_us);
+        }
+    }
     times
 }
 

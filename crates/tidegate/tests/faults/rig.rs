@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tidegate_clock::Stopwatch;
-use tidegate_testbed::{Cluster, Kind, Proxy, SLOTS, Server, slot_of};
+use tidegate_testbed::{Cluster, Kind, Options, Proxy, SLOTS, Server, slot_of};
 use tokio::runtime::Runtime;
 
 use crate::audit::Record;
@@ -145,7 +145,8 @@ pub(crate) struct Rig {
     pub(crate) needs: Needs,
     pub(crate) cluster: Cluster,
     pub(crate) nodes: Vec<Node>,
-    _control: Node,
+    /// A node whose store nothing happens to.
+    _control: (Node, Server),
     pub(crate) keys: Vec<Key>,
     pub(crate) watch: Stopwatch,
     watcher: Option<Watcher>,
@@ -168,7 +169,11 @@ impl Rig {
         let rules = rules(&needs);
         let nodes: Vec<Node> =
             (0..needs.nodes).map(|_| setup(&needs, &rules, &cluster.url()).start()).collect();
-        let control = Setup::new(&rules).start();
+        let well = Server::start(needs.kind, &Options::new()).unwrap_or_else(|error| panic!("{error}"));
+        // Not the rules of the row: the control has its protections, whatever is switched off.
+        let setup =
+            Setup::new(&self::rules(&Needs { way: Way { off: None, ..needs.way }, replicas: 0, ..needs }));
+        let control = setup.set("store-url", &well.url()).set("rls-metadata", "true").start();
         let keys = runtime.block_on(keys(&needs, &nodes));
         let watch = Stopwatch::start();
         let watcher = Some(Watcher::start(&nodes.iter().map(|node| node.http).collect::<Vec<_>>(), watch));
@@ -180,7 +185,8 @@ impl Rig {
         let style = Style { rate: needs.rate, connections_each: 2, tells_time };
         let addresses: Vec<SocketAddr> = nodes.iter().map(|node| node.rls).collect();
         let load = Some(Load::start(&addresses, control.rls, asked.collect(), style, watch));
-        let rig = Self { needs, cluster, nodes, _control: control, keys, watch, watcher, load, runtime };
+        let rig =
+            Self { needs, cluster, nodes, _control: (control, well), keys, watch, watcher, load, runtime };
         rig.pass(Duration::from_millis(600)); // Connections are made, scripts loaded, pages of memory touched.
         rig
     }
