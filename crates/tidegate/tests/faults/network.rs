@@ -63,20 +63,20 @@ fn slow_store(kind: Kind, way: Way, report: &mut Report) {
     };
     let recovered = run.record.events.iter().filter(|event| in_between(event, well_us + 1_000_000, slow_us));
     let other = recovered.clone().filter(|event| !event.is_exact()).count();
-    report.must(other * 100 <= recovered.count(), || {
+    report.in_time(other * 100 <= recovered.count(), || {
         format!("{other} answers by policy a second after it was well")
     });
     // Three milliseconds are left for everything else, so only moments count in which the machine was not held up.
     let slow = run.record.events.iter().filter(|event| in_between(event, slow_us, end_us));
     let slow: Vec<&Event> = slow.filter(|event| !run.record.is_disturbed(event)).collect();
     let by_policy = slow.iter().filter(|event| !event.is_exact()).count();
-    report.must(by_policy * 10 <= slow.len(), || {
+    report.in_time(by_policy * 10 <= slow.len(), || {
         format!("at 9 ms {by_policy} of {} answers were not the store's", slow.len())
     });
     report.figure("exact_at_9_ms", format!("{} of {}", slow.len() - by_policy, slow.len()));
     // At a third of the load for 9 ms there are a few at a time.
     let in_flight = run.seen.in_flight_max;
-    report.must(in_flight < run.rig.needs.rate / 4, || {
+    report.in_time(in_flight < run.rig.needs.rate / 4, || {
         format!("{in_flight} requests waited for the store at once")
     });
     report.figure("in_flight_max", in_flight);
@@ -110,11 +110,11 @@ fn flapping_store(kind: Kind, way: Way, report: &mut Report) {
     report.charged(&run, 0);
     let seconds = (end_us - fault_us) as f64 / 1e6;
     let per_s = connected as f64 / seconds;
-    report.must(per_s <= 4.0, || format!("{per_s:.1} connects a second to a store that flaps"));
+    report.in_time(per_s <= 4.0, || format!("{per_s:.1} connects a second to a store that flaps"));
     report.figure("connects_per_s", (per_s * 10.0).round() / 10.0);
     let changes = report.changes_per_s(&run.seen, &run.rig.shard(SICK), fault_us, end_us);
-    report.must(changes <= 2.0, || format!("the circuit changed {changes:.1} times a second"));
-    report.must(changes > 0.0, || "the circuit never opened".into());
+    report.in_time(changes <= 2.0, || format!("the circuit changed {changes:.1} times a second"));
+    report.in_time(changes > 0.0, || "the circuit never opened".into());
     report.figure("circuit_changes_per_s", (changes * 10.0).round() / 10.0);
 }
 
@@ -158,7 +158,7 @@ fn herd_on_recovery(kind: Kind, way: Way, report: &mut Report) {
     let before = run.record.events.iter().filter(|event| event.sent_us < fault_us);
     let after = run.record.events.iter().filter(|event| event.sent_us >= well_us + 2_000_000);
     let (then, now): (Times, Times) = (run.record.times(before), run.record.blamed(after));
-    report.must(now.p99_us <= 2 * then.p99_us + 5_000, || {
+    report.in_time(now.p99_us <= 2 * then.p99_us + 5_000, || {
         format!(
             "two seconds after the store is back, 99 of 100 within {} us, {} before",
             now.p99_us, then.p99_us
@@ -167,11 +167,11 @@ fn herd_on_recovery(kind: Kind, way: Way, report: &mut Report) {
     // Each thread that decides has a connection to each server, and one more thread keeps the secret.
     let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
     let pool = (threads + 1) * PRIMARIES as u64;
-    report.must(run.seen.connections_max <= pool, || {
+    report.in_time(run.seen.connections_max <= pool, || {
         format!("{} connections, and {pool} are all that are needed", run.seen.connections_max)
     });
     // Those of the time without a store may still be there when it is back.
-    report.must(loaded <= connected + pool, || {
+    report.in_time(loaded <= connected + pool, || {
         format!("{loaded} loads of scripts on {connected} new connections")
     });
     report.exact(&run, 0);

@@ -10,6 +10,8 @@
 //!   by the 250 ms alone. Of all calls more than half have to be left, or nothing was measured. Figures without these allowances are
 //!   told beside those with them.
 //! - A circuit is seen on a page that is read every 10 ms, so the time between two readings is allowed on top of what is promised.
+//! - What is found out of time while the control was held up during more than 3 of 100 calls may be the machine's fault: the row is played
+//!   again, at most twice. What has nothing to do with times (admitted, charged, whose answer, by which policy) is found once and for all.
 //! - Circuits that open while the machine is disturbed are not blamed on the fault.
 //! - On healthy shards not more than one answer in a hundred more is by policy than before, or than the control gives by policy, and 99 of 100 come within twice the time of
 //!   before and 10 ms, in moments without disturbance.
@@ -44,6 +46,11 @@ const RECOVER_US: u64 = 1_000_000;
 const HEALTHY_EXTRA: f64 = 0.01;
 const HEALTHY_SLACK_US: u64 = 10_000;
 
+/// If what was found may be the machine's fault, a row is played again, so often in all.
+const ATTEMPTS: usize = 3;
+/// The machine does something else if the control is held up during more calls than this.
+const DISTURBED: f64 = 0.03;
+
 /// What a row found.
 pub(crate) struct Report {
     row: u32,
@@ -51,6 +58,10 @@ pub(crate) struct Report {
     kind: Kind,
     way: Way,
     violations: Vec<String>,
+    /// Is one of them about something else than times?
+    is_plain: bool,
+    /// Was the machine busy with something else, for more than a moment?
+    is_disturbed: bool,
     figures: BTreeMap<&'static str, Value>,
     checks: usize,
     errors: usize,
@@ -76,7 +87,15 @@ pub(crate) fn row(
     let way = Way { off: None, is_long: is_long() };
     let kinds = if way.is_long { &Kind::ALL[..] } else { kinds };
     for kind in kinds {
-        let report = Report::of(number, name, *kind, way, &act);
+        let mut report = Report::of(number, name, *kind, way, &act);
+        for _ in 1..ATTEMPTS {
+            if report.violations.is_empty() || report.is_plain || !report.is_disturbed {
+                break;
+            }
+            println!("row {number} is played again: {}", report.violations.join("; "));
+            report = Report::of(number, name, *kind, way, &act);
+        }
+        report.write();
         assert!(
             report.violations.is_empty(),
             "{}\n{}\nrow {number} on {kind:?}:\n  {}",
@@ -107,6 +126,7 @@ fn red(
 ) {
     let way = Way { off: Some(protection), is_long: false };
     let report = Report::of(number, name, kind, way, act);
+    report.write();
     println!("row {number} without {protection:?} is red:\n  {}", report.violations.join("\n  "));
     assert!(
         !report.violations.is_empty(),
@@ -118,15 +138,31 @@ fn red(
 impl Report {
     fn of(row: u32, name: &'static str, kind: Kind, way: Way, act: &impl Fn(Kind, Way, &mut Report)) -> Self {
         let (violations, figures) = (Vec::new(), BTreeMap::new());
-        let mut report =
-            Self { row, name, kind, way, violations, figures, checks: 0, errors: 0, notes: String::new() };
+        let mut report = Self {
+            row,
+            name,
+            kind,
+            way,
+            violations,
+            is_plain: false,
+            is_disturbed: false,
+            figures,
+            checks: 0,
+            errors: 0,
+            notes: String::new(),
+        };
         act(kind, way, &mut report);
-        report.write();
         report
     }
 
-    /// Something that has to be so.
+    /// Something that has to be so, whatever the machine does.
     pub(crate) fn must(&mut self, is_so: bool, what: impl FnOnce() -> String) {
+        self.in_time(is_so, what);
+        self.is_plain |= !is_so;
+    }
+
+    /// Something that has to be so where the machine does nothing else.
+    pub(crate) fn in_time(&mut self, is_so: bool, what: impl FnOnce() -> String) {
         if !is_so {
             self.violations.push(what());
         }
@@ -153,7 +189,9 @@ impl Report {
         self.checks += record.events.len();
         self.errors += record.events.iter().filter(|event| event.is_error()).count();
         let count = |answer: &Answer| record.events.iter().filter(|event| event.answer == *answer).count();
-        let (missing, broken) = (count(&Answer::Missing), count(&Answer::Broken));
+        let missing = record.events.iter().filter(|event| event.answer == Answer::Missing);
+        let (missing, broken) =
+            (missing.filter(|event| !record.is_disturbed(event)).count(), count(&Answer::Broken));
         self.must(missing == 0, || format!("{missing} calls were not answered"));
         self.must(broken == 0, || format!("{broken} calls broke"));
         let failed: Vec<i32> = record.events.iter().filter_map(status).collect();
@@ -163,13 +201,16 @@ impl Report {
         let before = record.events.iter().filter(|event| event.sent_us < from_us);
         let timed = || timed.iter().copied().filter(|event| !event.is_retried);
         let (seen, blamed) = (record.times(timed()), record.blamed(timed()));
-        self.must(blamed.p99_us <= P99_US, || format!("99 of 100 answers within {}", told(&blamed, &seen)));
+        self.in_time(blamed.p99_us <= P99_US, || {
+            format!("99 of 100 answers within {}", told(&blamed, &seen))
+        });
         let left = blamed.count as f64 / seen.count.max(1) as f64;
-        self.must(left > 0.5, || {
+        self.is_disturbed = left < 1.0 - DISTURBED;
+        self.in_time(left > 0.5, || {
             format!("the machine was disturbed during {:.0} % of all calls", 100.0 - left * 100.0)
         });
         self.figure("undisturbed_percent", (left * 100.0).round());
-        self.must(blamed.max_us <= MAX_US, || format!("all answers within {}", told(&blamed, &seen)));
+        self.in_time(blamed.max_us <= MAX_US, || format!("all answers within {}", told(&blamed, &seen)));
         let control = Times::of(record.control.iter().map(|call| call.received_us - call.sent_us).collect());
         self.figure("p99_before_ms", ms(record.times(before).p99_us));
         self.figure("p99_ms", ms(seen.p99_us));
@@ -200,7 +241,7 @@ impl Report {
         let control = record.control.iter().filter(|call| call.sent_us >= from_us);
         let control_other = control.clone().filter(|call| !call.is_exact).count();
         let control_other = control_other as f64 / control.count().max(1) as f64;
-        self.must(other_after <= other_before.max(control_other) + HEALTHY_EXTRA, || {
+        self.in_time(other_after <= other_before.max(control_other) + HEALTHY_EXTRA, || {
             format!(
                 "on healthy shards {:.2} % of all answers were not by the store, {:.2} % before",
                 other_after * 100.0,
@@ -208,7 +249,7 @@ impl Report {
             )
         });
         let (then, now) = (record.blamed(before()), record.blamed(after()));
-        self.must(now.p99_us <= 2 * then.p99_us + HEALTHY_SLACK_US, || {
+        self.in_time(now.p99_us <= 2 * then.p99_us + HEALTHY_SLACK_US, || {
             format!("on healthy shards 99 of 100 within {} ms, {} ms before", ms(now.p99_us), ms(then.p99_us))
         });
         let seen = record.times(after()).p99_us;
@@ -244,7 +285,7 @@ impl Report {
             let enough_us = failures.get(FAILURES - 1).map_or(0, |last_us| last_us + READ_US);
             let latest_us = (first_us + OPEN_US).max(enough_us);
             // It opened between two readings of the page; the earlier is what can be proved.
-            self.must(opened.after_us <= latest_us, || {
+            self.in_time(opened.after_us <= latest_us, || {
                 let late = ms(opened.after_us.saturating_sub(*first_us));
                 format!(
                     "the circuit of {shard} opened {late} ms after the first of {} failures",
@@ -268,7 +309,7 @@ impl Report {
                     .is_disturbed_between(change.after_us.saturating_sub(PAUSE_US), change.seen_us);
                 is_there && change.seen_us >= from_us && is_calm
             });
-            self.must(!opened, || format!("the circuit of {shard} opened, which is well"));
+            self.in_time(!opened, || format!("the circuit of {shard} opened, which is well"));
         }
     }
 
@@ -287,8 +328,8 @@ impl Report {
             all += 1;
             other += usize::from(!event.is_exact());
         }
-        self.must(all > 0, || "nobody called a second after the store was well".into());
-        self.must(other as f64 <= all as f64 * HEALTHY_EXTRA, || {
+        self.in_time(all > 0, || "nobody called a second after the store was well".into());
+        self.in_time(other as f64 <= all as f64 * HEALTHY_EXTRA, || {
             format!("from a second after the store was well, {other} of {all} answers were not by it")
         });
         // The same few are left out here.

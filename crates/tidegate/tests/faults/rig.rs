@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tidegate_clock::Stopwatch;
-use tidegate_testbed::{Cluster, Kind, Options, Proxy, SLOTS, Server, slot_of};
+use tidegate_testbed::{Cluster, Kind, Options, Proxy, SLOTS, Server, free_port, slot_of};
 use tokio::runtime::Runtime;
 
 use crate::audit::Record;
@@ -334,6 +334,8 @@ descriptors:
 
 fn setup(needs: &Needs, rules: &str, url: &str) -> Setup {
     let setup = Setup::new(rules).set("store-url", url).set("rls-metadata", "true");
+    let address = || format!("127.0.0.1:{}", free_port().unwrap_or_else(|error| panic!("{error}")));
+    let setup = setup.set("rls-listen", &address()).set("http-listen", &address());
     if needs.way.has(Protection::Time) {
         return setup;
     }
@@ -366,14 +368,23 @@ async fn keys(needs: &Needs, nodes: &[Node]) -> Vec<Key> {
     })
     .await;
     for key in &mut keys {
-        let counter = https[0].post("/v1/inspect", &key.body()).await.json()["counters"][0].clone();
+        // A busy machine may make the store late, so a charge may have been carried out though nobody was told so.
+        let charged = asks("faults", [cost(descriptor(&[(key.rule.name(), &key.value)]), key.used_before)]);
+        let counter = until("the store tells of a counter", async || {
+            let told = https[0].post("/v1/inspect", &key.body()).await;
+            let counter = (told.status == 200).then(|| told.json()["counters"][0].clone())?;
+            if counter["used"].as_u64()? >= key.used_before {
+                return Some(counter);
+            }
+            nodes[0].rls().await.ask(&charged).await;
+            None
+        })
+        .await;
+        if key.used_before > 0 {
+            key.used_before = counter["used"].as_u64().unwrap_or(0);
+        }
         let tag = counter["tag"].as_str().and_then(|tag| u32::from_str_radix(tag, 16).ok());
         key.place = place_of(slot_of(tag_digits(tag.unwrap_or_else(|| panic!("no tag in {counter}")))));
-    }
-    for key in keys.iter().filter(|key| key.used_before > 0) {
-        let charged = cost(descriptor(&[(key.rule.name(), &key.value)]), key.used_before);
-        let told = nodes[0].rls().await.ask(&asks("faults", [charged])).await;
-        assert_eq!(told.overall_code, 1, "{told:?}");
     }
     keys
 }
