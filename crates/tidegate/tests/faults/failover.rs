@@ -137,7 +137,6 @@ fn failover_with_lag(kind: Kind, way: Way, report: &mut Report) {
 fn judge(run: &Run, report: &mut Report, fault_us: u64, well_us: u64, lost_max: u64) {
     report.answers(run, fault_us);
     report.opens(run, &[SICK], fault_us);
-    report.stays_closed(run, &[SICK], fault_us);
     report.healthy(run, &[SICK], fault_us);
     report.recovers(run, &[SICK], well_us);
     report.exact(run, lost_max);

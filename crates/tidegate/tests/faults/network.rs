@@ -56,7 +56,6 @@ fn slow_store(kind: Kind, way: Way, report: &mut Report) {
     let run = rig.finish();
     report.answers(&run, fault_us);
     report.opens(&run, &[SICK], fault_us);
-    report.stays_closed(&run, &[SICK], fault_us);
     report.healthy(&run, &[SICK], fault_us);
     let in_between = |event: &&Event, from_us: u64, to_us: u64| {
         run.rig.keys[event.key].place == SICK && (from_us..to_us).contains(&event.sent_us)

@@ -89,7 +89,6 @@ fn half_open_tcp(kind: Kind, way: Way, report: &mut Report) {
     let run = rig.finish();
     report.answers(&run, fault_us);
     report.opens(&run, &[SICK], fault_us);
-    report.stays_closed(&run, &[SICK], fault_us);
     report.healthy(&run, &[SICK], fault_us);
     report.recovers(&run, &[SICK], well_us);
     report.exact(&run, 0);

@@ -113,6 +113,9 @@ pub(crate) fn without(
     protection: Protection,
     act: impl Fn(Kind, Way, &mut Report),
 ) {
+    if is_unprotected() {
+        return; // The row itself does the same.
+    }
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     red(number, name, Kind::Redis, protection, &act);
 }
@@ -226,7 +229,12 @@ impl Report {
     /// Shards that nothing happened to answer as before.
     pub(crate) fn healthy(&mut self, run: &Run, sick: &[usize], from_us: u64) {
         let record = &run.record;
-        let healthy = |event: &&Event| !sick.contains(&run.rig.keys[event.key].place);
+        // Whether a circuit may be open is another question, and asked first.
+        self.stays_closed(run, sick, from_us);
+        let healthy = |event: &&Event| {
+            let place = run.rig.keys[event.key].place;
+            !sick.contains(&place) && !is_open(run, place, event)
+        };
         let before = || record.events.iter().filter(healthy).filter(|event| event.sent_us < from_us);
         let after = || record.events.iter().filter(healthy).filter(|event| event.sent_us >= from_us);
         let share = |events: &mut dyn Iterator<Item = &Event>| {
@@ -298,7 +306,7 @@ impl Report {
     }
 
     /// Circuits of shards that are well stay closed.
-    pub(crate) fn stays_closed(&mut self, run: &Run, sick: &[usize], from_us: u64) {
+    fn stays_closed(&mut self, run: &Run, sick: &[usize], from_us: u64) {
         let healthy = (0..crate::rig::PRIMARIES).filter(|place| !sick.contains(place));
         for place in healthy {
             let shard = run.rig.shard(place);
@@ -478,6 +486,23 @@ impl Report {
         let written = file.and_then(|mut file| writeln!(file, "{}", self.line()));
         written.expect("the file of figures");
     }
+}
+
+/// May the circuit of a shard have been open when a call was sent?
+fn is_open(run: &Run, place: usize, event: &Event) -> bool {
+    let shard = run.rig.shard(place);
+    let there = run.seen.changes.iter().filter(|change| change.node == event.node && change.shard == shard);
+    let mut is_open = false;
+    for change in there {
+        // Between two readings of the page it may have been either.
+        match change.state {
+            Circuit::Closed if change.seen_us < event.sent_us => is_open = false,
+            Circuit::Closed => {}
+            _ if change.after_us <= event.received_us => is_open = true,
+            _ => {}
+        }
+    }
+    is_open
 }
 
 /// When calls to a shard failed, as far as clients can tell: of calls that were on their way together only one counts.

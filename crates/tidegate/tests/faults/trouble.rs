@@ -74,7 +74,6 @@ fn loading(kind: Kind, way: Way, report: &mut Report) {
     let forgotten = forgotten.count() as u64;
     report.answers(&run, fault_us);
     report.opens(&run, &[SICK], fault_us);
-    report.stays_closed(&run, &[SICK], fault_us);
     report.healthy(&run, &[SICK], fault_us);
     report.recovers(&run, &[SICK], well_us);
     report.exact(&run, forgotten);
@@ -105,7 +104,6 @@ fn busy(kind: Kind, way: Way, report: &mut Report) {
     let run = rig.finish();
     report.answers(&run, fault_us);
     report.opens(&run, &[SICK], fault_us);
-    report.stays_closed(&run, &[SICK], fault_us);
     report.healthy(&run, &[SICK], fault_us);
     report.recovers(&run, &[SICK], well_us);
     report.exact(&run, 0);
