@@ -111,6 +111,25 @@ fn both_count_on_one_number() {
     assert_eq!(server.immortal_keys(&[]), Vec::<Vec<u8>>::new());
 }
 
+/// Lua reads more as a number than both kinds of nodes write. Such values are somebody else's, and left as they are.
+#[test]
+fn what_only_lua_takes_for_a_number_is_left_as_it_is() {
+    let server = Server::start(Kind::Redis, &Options::new()).unwrap_or_else(|error| panic!("{error}"));
+    let (limit, name) = (limit(5), format!("p_d_k_v_{START}"));
+    run(&server.url(), async |counters| {
+        for value in ["0x1", "1e0", "-3", "nan", "inf", " 1", "1 ", "1.0", "1.5", "1000000000000000"] {
+            server.command(&["SET", &name, value, "EX", "60"]);
+            let mut batch = Batch::new();
+            batch.push([take("d_k_v_", &limit, CHARGE)]);
+            counters.take(&mut batch, NOW).await;
+            assert!(batch.failure(0).is_some(), "{value:?}");
+            assert_eq!(server.command(&["GET", &name]), Reply::Bytes(value.into()), "it was charged");
+        }
+        server.command(&["SET", &name, "999999999999999", "EX", "60"]);
+        assert!(!asked(counters, &[take("d_k_v_", &limit, CHARGE)], NOW).await.0, "far above the limit");
+    });
+}
+
 #[test]
 fn other_algorithms_and_short_windows_are_kept_as_ever() {
     let server = Server::start(Kind::Redis, &Options::new()).unwrap_or_else(|error| panic!("{error}"));

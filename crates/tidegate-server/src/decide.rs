@@ -122,6 +122,8 @@ pub fn decide_as<R>(
 /// On what terms counters elsewhere are asked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
+    /// The time that they are told.
+    pub(crate) now: Micros,
     /// How long the answer may take.
     pub(crate) patience: Duration,
     /// What holds without them for limits that no rule says it of, because the request brought them.
@@ -134,7 +136,6 @@ pub(crate) async fn decide_elsewhere<R>(
     counters: &impl Counters,
     query: &Query<'_>,
     asks: &Asks<'_>,
-    now: Micros,
     terms: &Terms,
     room: &mut Room,
     view: impl FnOnce(Answered<'_>) -> R,
@@ -148,7 +149,7 @@ pub(crate) async fn decide_elsewhere<R>(
             batch.judge(|_, _, _| true); // Where nothing is counted nobody has to be asked.
         } else {
             batch.answer_within(terms.patience);
-            counters.take(&mut batch, now).await;
+            counters.take(&mut batch, terms.now).await;
         }
     }
     let is_asked = !batch.is_empty();

@@ -336,33 +336,27 @@ impl Core {
         let decided = caught(async {
             self.fault(query);
             let mut room = self.room();
-            let (book, wall) = (&in_force.book, self.node.wall_now());
-            let terms = Terms { patience: self.patience(asker), otherwise: self.node.on_failure };
-            let result =
-                decide_elsewhere(book, &self.hand, query, asks, wall, &terms, &mut room, |answered| {
-                    view(match answered {
-                        Answered::Decided { decision, trouble } => {
-                            self.tell(decision, &in_force, query, asker);
-                            if let Some(why) = trouble {
-                                self.degraded(decision.degraded(), why, query);
-                            }
-                            Decided::Counted(decision, &in_force)
+            let (now, patience, otherwise) =
+                (self.node.wall_now(), self.patience(asker), self.node.on_failure);
+            let (book, terms) = (&in_force.book, Terms { now, patience, otherwise });
+            let result = decide_elsewhere(book, &self.hand, query, asks, &terms, &mut room, |answered| {
+                view(match answered {
+                    Answered::Decided { decision, trouble } => {
+                        self.tell(decision, &in_force, query, asker);
+                        if let Some(why) = trouble {
+                            self.degraded(decision.degraded(), why, query);
                         }
-                        Answered::Not { plan, why } => {
-                            for take in plan.takes() {
-                                in_force.metrics.count(
-                                    self.number,
-                                    take.rule,
-                                    take.role,
-                                    &Verdict::BLANK,
-                                    true,
-                                );
-                            }
-                            self.degraded(Some(OnStoreFailure::Error), why, query);
-                            Decided::ByPolicy(OnStoreFailure::Error)
+                        Decided::Counted(decision, &in_force)
+                    }
+                    Answered::Not { plan, why } => {
+                        for take in plan.takes() {
+                            in_force.metrics.count(self.number, take.rule, take.role, &Verdict::BLANK, true);
                         }
-                    })
-                });
+                        self.degraded(Some(OnStoreFailure::Error), why, query);
+                        Decided::ByPolicy(OnStoreFailure::Error)
+                    }
+                })
+            });
             let result = result.await;
             self.keep(room);
             result

@@ -33,6 +33,7 @@ mod wait; // futures without a runtime
 mod check; // a script on a store and on the model
 mod race; // requests from several threads at once
 mod random; // scripts drawn at random
+mod edges; // those that go to the edges
 
 use std::fs;
 use std::path::Path;
@@ -43,6 +44,7 @@ use proptest::test_runner::{TestCaseError, TestRunner};
 use tidegate_counters::Counters;
 
 pub use check::{Disagreement, check, check_async, replay};
+pub use edges::edge_script;
 pub use model::Model;
 pub use play::{Decided, Player, Said};
 pub use race::check_threads;
@@ -53,13 +55,21 @@ pub use script::Script;
 ///
 /// Panics if one cannot be read: they are part of this crate.
 pub fn scripts() -> Vec<(String, Script)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts");
+    let found = texts(&Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts")).into_iter();
+    let read = |(name, text): (String, String)| {
+        let script = text.parse().unwrap_or_else(|error| panic!("{name}: {error}"));
+        (name, script)
+    };
+    found.map(read).collect()
+}
+
+/// The files of a folder with their names, in the order of those.
+fn texts(folder: &Path) -> Vec<(String, String)> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display())) {
+    for entry in fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display())) {
         let path = entry.unwrap_or_else(|error| panic!("{}: {error}", folder.display())).path();
         let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        let script = text.parse().unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        found.push((path.file_stem().unwrap_or_default().to_string_lossy().into_owned(), script));
+        found.push((path.file_stem().unwrap_or_default().to_string_lossy().into_owned(), text));
     }
     found.sort_by(|(one, _), (other, _)| one.cmp(other));
     found
@@ -79,6 +89,51 @@ pub fn check_random(store: &impl Counters, prefix: &str, cases: u32) -> Result<(
     check_drawn(store, &format!("{prefix}/random"), cases, random_script())?;
     // They are ten times as long and of one kind.
     check_drawn(store, &format!("{prefix}/crowded"), cases.div_ceil(100), crowded_script())
+}
+
+/// Plays the scripts that were written for the law alone, on a store that compares what it keeps itself.
+///
+/// Panics if one cannot be read: they are part of the repository.
+pub fn play_scripts_of_the_law(store: &impl Counters, prefix: &str) -> Result<(), String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tidegate-core/tests/scripts");
+    let texts = texts(&folder);
+    if texts.is_empty() {
+        return Err(format!("{}: there are none", folder.display()));
+    }
+    for (name, text) in texts {
+        let script: tidegate_oracle::Script = text.parse().map_err(|error| format!("{name}: {error}"))?;
+        let script = Script::of_one(&script).map_err(|error| format!("{name}: {error}"))?;
+        play(store, &script, &format!("{prefix}/{name}"));
+    }
+    Ok(())
+}
+
+/// Plays so many scripts that go to the edges, and some crowded ones, on a store that compares what it keeps itself: it panics where that
+/// is not right, and the message tells of the shortest script that comes to it.
+pub fn play_edges(store: &impl Counters, prefix: &str, cases: u32) -> Result<(), String> {
+    play_drawn(store, &format!("{prefix}/edges"), cases, edge_script())?;
+    play_drawn(store, &format!("{prefix}/crowded"), cases.div_ceil(100), crowded_script())
+}
+
+fn play_drawn(
+    store: &impl Counters,
+    prefix: &str,
+    cases: u32,
+    scripts: impl Strategy<Value = Script>,
+) -> Result<(), String> {
+    let played = AtomicU64::new(0);
+    let outcome = TestRunner::new(proof(cases)).run(&scripts, |script| {
+        play(store, &script, &format!("{prefix}/{}", played.fetch_add(1, Ordering::Relaxed)));
+        Ok(())
+    });
+    outcome.map_err(|error| error.to_string())
+}
+
+fn play(store: &impl Counters, script: &Script, prefix: &str) {
+    let mut player = Player::new(store, prefix);
+    for line in script.lines() {
+        wait::block_on(player.play(line));
+    }
 }
 
 fn check_drawn(

@@ -5,7 +5,7 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use tidegate_core::Role;
+use tidegate_core::{Limit, Numbers, Role};
 use tidegate_oracle::{Algorithm, Calendar, Op, Spec, Unit, Weekday};
 
 use crate::script::{Line, Request, Script, Take};
@@ -19,9 +19,9 @@ const DAY: u64 = 24 * HOUR;
 /// The longest window.
 const WINDOW_MAX_US: u64 = 366 * DAY;
 /// Where scripts start: 2041, far enough from 1970 for any jump back.
-const START_US: u64 = 1 << 51;
+pub(crate) const START_US: u64 = 1 << 51;
 /// No script goes on later than 2112: the longest wait from there is still a time that can be told.
-const END_US: u64 = 1 << 52;
+pub(crate) const END_US: u64 = 1 << 52;
 /// The names that counters have in a script.
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
@@ -181,7 +181,7 @@ fn counter(windows: Vec<u64>) -> impl Strategy<Value = Drawing> {
 }
 
 /// What stays the same while amounts change: algorithm, window, parts, calendar.
-fn shape(algorithm: Algorithm, windows: &[u64]) -> impl Strategy<Value = Spec> + use<> {
+pub(crate) fn shape(algorithm: Algorithm, windows: &[u64]) -> impl Strategy<Value = Spec> + use<> {
     let zones = vec![
         "UTC",
         "Europe/Berlin",
@@ -221,14 +221,14 @@ fn shape(algorithm: Algorithm, windows: &[u64]) -> impl Strategy<Value = Spec> +
 
 /// The numbers of one tier: amount, burst, whether refusals are charged, another time to live.
 #[derive(Debug, Clone)]
-struct Tier {
-    amount: u64,
-    burst: Option<u64>,
-    always: bool,
-    ttl_times: u64,
+pub(crate) struct Tier {
+    pub(crate) amount: u64,
+    pub(crate) burst: Option<u64>,
+    pub(crate) always: bool,
+    pub(crate) ttl_times: u64,
 }
 
-fn tier() -> impl Strategy<Value = Tier> {
+pub(crate) fn tier() -> impl Strategy<Value = Tier> {
     // Mostly small, so that a few takes reach them.
     let usual = prop::sample::select(vec![1, 2, 3, 3, 5, 5, 10, 19, 20, 21, 41, 100, 1_000]);
     let large =
@@ -244,7 +244,7 @@ fn tier() -> impl Strategy<Value = Tier> {
 }
 
 /// The shape with a tier's numbers; those that this algorithm or window cannot hold are made smaller.
-fn spec_of(shape: &Spec, tier: &Tier) -> Spec {
+pub(crate) fn spec_of(shape: &Spec, tier: &Tier) -> Spec {
     let mut spec = Spec { amount: tier.amount, ..shape.clone() };
     spec.always = tier.always && spec.algorithm != Algorithm::Concurrency;
     spec.burst = tier.burst.filter(|_| spec.algorithm.is_bucket());
@@ -298,7 +298,7 @@ fn build(drawings: &[Drawing], steps: &[Drawn]) -> Script {
 }
 
 /// A day or two before something odd happened to the clocks of a zone.
-fn odd_time(calendar: &Calendar) -> u64 {
+pub(crate) fn odd_time(calendar: &Calendar) -> u64 {
     SECOND
         * match calendar.zone.as_str() {
             "Europe/Berlin" => 1_711_670_000, // 29 March 2024: a day of 23 hours follows.
@@ -309,13 +309,31 @@ fn odd_time(calendar: &Calendar) -> u64 {
         }
 }
 
+/// What a limit counts in, µs.
+pub(crate) struct Windows {
+    pub(crate) window: u64,
+    /// Those that are aligned, of which a window has one or more.
+    pub(crate) part: u64,
+}
+
+impl Windows {
+    pub(crate) fn of(spec: &Spec) -> Self {
+        let window = match spec.algorithm {
+            Algorithm::Concurrency => spec.ttl_us,
+            Algorithm::Calendar => DAY,
+            _ => spec.window_us,
+        };
+        let parts = match limit_of(spec).as_ref().map(Limit::numbers) {
+            Ok(Numbers::Parted { k, .. }) => u64::from(k),
+            _ => 1,
+        };
+        Self { window, part: window / parts }
+    }
+}
+
 /// The next reading of the clock: the same instant, a little later, about a part or a window later, much later, or back.
 fn next_time(now: u64, start: u64, spec: &Spec, step: &Drawn) -> u64 {
-    let window = match spec.algorithm {
-        Algorithm::Concurrency => spec.ttl_us,
-        Algorithm::Calendar => DAY,
-        _ => spec.window_us,
-    };
+    let window = Windows::of(spec).window;
     let part = |whole: u64| (u128::from(whole) * u128::from(step.gap_part) / 65_536) as u64;
     let around = |gap: u64| (gap + u64::from(step.gap_part % 3)).saturating_sub(1);
     let aligned = (now / window + 1) * window - now;

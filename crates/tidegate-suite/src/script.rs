@@ -94,6 +94,38 @@ impl Script {
         Ok(Self { lines })
     }
 
+    /// A script of the oracle, which is about one counter. There an operation may name one that is not there, which left no receipt; here
+    /// that is a peek, before all others.
+    pub fn of_one(script: &tidegate_oracle::Script) -> Result<Self, ParseError> {
+        let name = || "a".to_owned();
+        let (mut lines, mut operations) = (Vec::new(), 0);
+        let mut ask = |us: u64, op: Op, lines: &mut Vec<Line>| {
+            let known = |of: usize| if of + 1 < operations { of + 1 } else { 0 };
+            let op = match op {
+                Op::Refund { units, of } => Op::Refund { units, of: of.map(known) },
+                Op::Settle { of, actual } => Op::Settle { of: known(of), actual },
+                op => op,
+            };
+            operations += 1;
+            let take = Take { role: Role::Enforce, name: name(), op };
+            lines.push(Line::At { us, requests: vec![Request { takes: vec![take] }] });
+        };
+        for line in &script.lines {
+            match line {
+                tidegate_oracle::Line::Limit(spec) => {
+                    lines.push(Line::Limit { name: name(), spec: spec.clone() });
+                }
+                tidegate_oracle::Line::At { us, op } => {
+                    if !lines.iter().any(|line| matches!(line, Line::At { .. })) {
+                        ask(*us, Op::Peek, &mut lines);
+                    }
+                    ask(*us, *op, &mut lines);
+                }
+            }
+        }
+        Self::new(lines)
+    }
+
     /// Its lines; every name has a limit before it is used.
     pub fn lines(&self) -> &[Line] {
         &self.lines

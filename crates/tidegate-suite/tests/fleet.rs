@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::future::{Future, ready};
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tidegate_core::{Ask, Charge, Key, Limit, Micros, State, Tag, Verdict, admits};
@@ -15,13 +15,16 @@ use tidegate_counters::{
     Batch, Counters, Inspection, Memory, MemorySize, RedisCounters, RedisSettings, RedisStore, StoreClock,
     Take, Unavailable,
 };
-use tidegate_suite::{check_random, check_scripts, check_threads};
+use tidegate_suite::{check_random, check_scripts, check_threads, play_edges, play_scripts_of_the_law};
 use tidegate_testbed::{Cluster, Kind, Options, Reply, Server};
 use tokio::runtime::Runtime;
 use tokio::task::LocalSet;
+use tokio::time::Instant;
 
 /// How many random scripts each store plays. Memory plays ten times as many; every step here is a call to another process.
 const SCRIPTS: u32 = 150;
+/// How many go to the edges. Here every step is one call, and two questions about what it left.
+const EDGES: u32 = 600;
 
 macro_rules! stores {
     ($($name:ident: $place:expr;)*) => {
@@ -55,6 +58,24 @@ stores! {
     valkey_cluster: Place::Cluster(Cluster::start(Kind::Valkey, 3, 0, 5_000).unwrap_or_else(|error| panic!("{error}")));
 }
 
+/// The edges at which a script may be off by one: played only where every value is compared with the law's.
+macro_rules! at_edges {
+    ($($name:ident: $kind:expr;)*) => {
+        $(#[test]
+        fn $name() {
+            static PLACE: LazyLock<Place> =
+                LazyLock::new(|| Place::one(Server::start($kind, &Options::new()).unwrap_or_else(|error| panic!("{error}"))));
+            PLACE.check(true, |store| play_scripts_of_the_law(store, "law"));
+            PLACE.check(true, |store| play_edges(store, "edges", EDGES));
+        })*
+    };
+}
+
+at_edges! {
+    redis_keeps_what_the_law_keeps_at_edges: Kind::Redis;
+    valkey_keeps_what_the_law_keeps_at_edges: Kind::Valkey;
+}
+
 /// Where a store is.
 enum Place {
     One(Box<Server>),
@@ -77,7 +98,7 @@ impl Place {
         settings.timeout = Duration::from_secs(30);
         settings.connect_timeout = Duration::from_secs(10);
         let kept = match self {
-            Self::One(server) if alone => Some(Kept { server, states: Mutex::default() }),
+            Self::One(server) if alone => Some(Kept::new(server)),
             _ => None,
         };
         let own = Memory::new(MemorySize::of_bytes(1 << 20), Micros::ZERO).expect("memory");
@@ -99,45 +120,126 @@ struct Blocking(Arc<RedisStore>, Option<Kept>);
 struct Kept {
     server: &'static Server,
     states: Mutex<HashMap<Key, State>>,
+    lives: Mutex<HashMap<Key, Life>>,
+}
+
+/// Until when a counter is kept: as its value says, in seconds of the time that the suite sets, and in fact, at the latest.
+#[derive(Clone, Copy)]
+struct Life {
+    second: u32,
+    ends: Instant,
+}
+
+/// What a test leaves when it fails is shown again with less of it: nothing that matters then is left half done.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Kept {
-    /// Takes the steps of a batch, and compares what the store keeps then.
-    fn compare(&self, batch: &Batch<'_>, now: Micros) {
-        let mut states = self.states.lock().expect("no panic before");
+    fn new(server: &'static Server) -> Self {
+        Self { server, states: Mutex::default(), lives: Mutex::default() }
+    }
+
+    /// Takes the steps of a batch that was asked at `asked`, and compares what was said and what the store keeps then.
+    fn compare(&self, batch: &Batch<'_>, now: Micros, asked: Instant) {
+        let mut states = locked(&self.states);
         for request in 0..batch.len() {
             let takes = batch.takes(request);
-            let mut tried = states.clone();
-            let passed = takes.iter().map(|take| (take.role, step(&mut tried, take, now).admitted()));
-            if admits(passed.collect::<Vec<_>>()) {
-                *states = tried;
-                continue;
-            }
-            for take in takes {
-                let gives_back =
-                    matches!(take.ask, Ask::Refund { .. } | Ask::Settle { .. } | Ask::Release { .. });
-                if gives_back || take.limit.charge() == Charge::Always {
-                    step(&mut states, take, now);
-                } else {
-                    let state = states.entry(take.key).or_insert_with(|| take.limit.state());
-                    take.limit.show(state, take.ask, now);
-                }
+            let verdicts = judge(&mut states, takes, now);
+            for ((take, answer), verdict) in takes.iter().zip(batch.answers(request)).zip(verdicts) {
+                assert_eq!(
+                    answer.verdict, verdict,
+                    "{} at {now} says something else than the law",
+                    take.limit
+                );
             }
         }
         for take in (0..batch.len()).flat_map(|request| batch.takes(request)) {
+            let state = states.get_mut(&take.key).expect("every counter was asked");
             let found = match self.server.command(&["GET", &name(take)]) {
-                Reply::Bytes(value) => value[4..].to_vec(),
+                Reply::Bytes(value) => {
+                    let (second, found) = value.split_first_chunk().expect("until when it is kept");
+                    self.compare_life(take, u32::from_le_bytes(*second), state, now, asked);
+                    found.to_vec()
+                }
                 Reply::Nil => take.limit.state().to_portable(),
                 other => panic!("{other:?}"),
             };
-            let state = states.get(&take.key).expect("every counter was asked").to_portable();
-            assert_eq!(found, state, "{} at {now} keeps something else than the law", take.limit);
+            assert_eq!(
+                found,
+                state.to_portable(),
+                "{} at {now} keeps something else than the law",
+                take.limit
+            );
+        }
+    }
+
+    /// It is kept for as long as it matters, and not much longer; and for as long as its value says.
+    fn compare_life(&self, take: &Take<'_>, second: u32, state: &mut State, now: Micros, asked: Instant) {
+        const SECOND: u64 = 1_000_000;
+        let about = || format!("{} at {now}, kept until second {second}", take.limit);
+        let matters = now.plus(take.limit.keep_for(state, now)).minus(SLACK).get();
+        let is_kept = (u64::from(second) + 1) * SECOND > matters.min(u64::from(u32::MAX) * SECOND);
+        assert!(is_kept || matters <= now.get(), "{}: it matters until {matters}us", about());
+        let looked = Instant::now();
+        let left =
+            self.server.command(&["PTTL", &name(take)]).integer().and_then(|ms| u64::try_from(ms).ok());
+        let left = Duration::from_millis(left.unwrap_or_else(|| panic!("{}: no time to live", about())));
+        let mut lives = locked(&self.lives);
+        // More than that no value says.
+        let known = lives.get(&take.key).copied().filter(|life| life.second == second && second < u32::MAX);
+        if let Some(life) = known {
+            let late = (looked + left).saturating_duration_since(life.ends);
+            assert!(late < Duration::from_millis(5), "{}: {late:?} longer", about());
+            return;
+        }
+        lives.insert(take.key, Life { second, ends: Instant::now() + left });
+        let Some(told) = u64::from(second).checked_sub(now.get() / SECOND).filter(|_| second < u32::MAX)
+        else {
+            return;
+        };
+        let (told, second) = (Duration::from_secs(told), Duration::from_secs(1));
+        assert!(left <= told + second && left + asked.elapsed() + second >= told, "{}: {left:?}", about());
+        if let Some(most) = take.limit.kept_max() {
+            // A quarter more, and what a clock may be behind.
+            let us = most.get() / 4 * 5 + 5 * most.get().max(4 * SLACK.get()) / 4;
+            assert!(told <= Duration::from_micros(us) + 2 * second, "{}: {told:?}", about());
         }
     }
 }
 
+/// What the law adds to the time for which a state matters.
+const SLACK: Micros = Micros::from_secs(5);
+
+/// Judges a request by the law, and carries it out.
+fn judge(states: &mut HashMap<Key, State>, takes: &[Take<'_>], now: Micros) -> Vec<Verdict> {
+    let mut tried = HashMap::new();
+    for take in takes {
+        let state = states.entry(take.key).or_insert_with(|| take.limit.state());
+        tried.insert(take.key, state.clone());
+    }
+    let mut verdicts: Vec<Verdict> = takes.iter().map(|take| step(&mut tried, take, now)).collect();
+    if admits(takes.iter().zip(&verdicts).map(|(take, verdict)| (take.role, verdict.admitted()))) {
+        states.extend(tried);
+        return verdicts;
+    }
+    for (take, verdict) in takes.iter().zip(&mut verdicts) {
+        let gives_back = matches!(take.ask, Ask::Refund { .. } | Ask::Settle { .. } | Ask::Release { .. });
+        if gives_back || take.limit.charge() == Charge::Always {
+            *verdict = step(states, take, now);
+            continue;
+        }
+        let state = states.get_mut(&take.key).expect("it is there");
+        let shown = take.limit.show(state, take.ask, now);
+        if verdict.admitted() {
+            *verdict = shown;
+        }
+    }
+    verdicts
+}
+
 fn step(states: &mut HashMap<Key, State>, take: &Take<'_>, now: Micros) -> Verdict {
-    take.limit.step(states.entry(take.key).or_insert_with(|| take.limit.state()), take.ask, now)
+    take.limit.step(states.get_mut(&take.key).expect("it is there"), take.ask, now)
 }
 
 /// What a counter is called in the store.
@@ -179,12 +281,13 @@ impl Blocking {
 
 impl Counters for Blocking {
     fn take(&self, batch: &mut Batch<'_>, now: Micros) -> impl Future<Output = ()> {
+        let asked = Instant::now();
         self.with(async |hand| hand.take(batch, now).await);
         for request in 0..batch.len() {
             assert_eq!(batch.failure(request), None);
         }
         if let Some(kept) = &self.1 {
-            kept.compare(batch, now);
+            kept.compare(batch, now, asked);
         }
         ready(())
     }
@@ -206,7 +309,8 @@ impl Counters for Blocking {
 
     fn reset(&self, key: Key, tag: Tag) -> impl Future<Output = Result<bool, Unavailable>> {
         if let Some(kept) = &self.1 {
-            kept.states.lock().expect("no panic before").remove(&key);
+            locked(&kept.states).remove(&key);
+            locked(&kept.lives).remove(&key);
         }
         ready(self.with(async |hand| hand.reset(key, tag).await))
     }

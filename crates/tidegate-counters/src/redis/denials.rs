@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tidegate_core::{Ask, Charge, Key, Limit, Micros, Outcome, Role, Verdict};
 
@@ -18,11 +18,22 @@ const PART_MAX: usize = 1_024;
 
 /// The denials that a node remembers.
 pub(super) struct Denials {
-    parts: [Part; PARTS],
+    parts: [Mutex<Part>; PARTS],
     hits: AtomicU64,
+    /// How often something was forgotten.
+    forgotten: AtomicU64,
 }
 
-type Part = Mutex<HashMap<Key, Denial>>;
+#[derive(Default)]
+struct Part {
+    denials: HashMap<Key, Denial>,
+    /// Which time it was that something of this part was forgotten last.
+    forgotten: u64,
+}
+
+/// A moment among those at which denials were forgotten.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Moment(u64);
 
 /// A take that was refused.
 #[derive(Clone, Copy)]
@@ -40,7 +51,8 @@ struct Denial {
 
 impl Default for Denials {
     fn default() -> Self {
-        Self { parts: std::array::from_fn(|_| Part::default()), hits: AtomicU64::new(0) }
+        let parts = std::array::from_fn(|_| Mutex::default());
+        Self { parts, hits: AtomicU64::new(0), forgotten: AtomicU64::new(0) }
     }
 }
 
@@ -48,6 +60,11 @@ impl Denials {
     /// How often the store was spared.
     pub(super) fn hits(&self) -> u64 {
         self.hits.load(Ordering::Relaxed)
+    }
+
+    /// Now: whoever asks the store from here on hears of everything that was forgotten before.
+    pub(super) fn moment(&self) -> Moment {
+        Moment(self.forgotten.load(Ordering::SeqCst))
     }
 
     /// The answers to a request that is refused without the store, if one of its takes was refused a moment ago: those that were not asked
@@ -72,8 +89,8 @@ impl Denials {
     }
 
     fn find(&self, key: Key, limit: &Limit, cost: u64, now: Micros) -> Option<Verdict> {
-        let part = self.part(key).lock().unwrap_or_else(PoisonError::into_inner);
-        let denial = part.get(&key)?;
+        let part = self.part(key);
+        let denial = part.denials.get(&key)?;
         let same = (denial.amount, denial.capacity) == (limit.amount(), limit.capacity());
         if !same || cost < denial.cost || now >= denial.until || now < denial.asked {
             return None;
@@ -89,8 +106,8 @@ impl Denials {
         Some(verdict)
     }
 
-    /// Remembers what was refused in a request that was asked at `asked`, and forgets what was given back.
-    pub(super) fn learn(&self, takes: &[Take<'_>], answers: &[Answer], asked: Micros) {
+    /// Remembers what was refused in a request that was asked at `asked`, after the moment `since`, and forgets what was given back.
+    pub(super) fn learn(&self, takes: &[Take<'_>], answers: &[Answer], asked: Micros, since: Moment) {
         for (take, answer) in takes.iter().zip(answers) {
             let verdict = &answer.verdict;
             if verdict.applied < 0 {
@@ -98,32 +115,46 @@ impl Denials {
             }
             let (Some(cost), Some(wait)) = (cost(take), verdict.retry_after) else { continue };
             let is_denial = verdict.outcome == Outcome::RateLimited && answer.mode == Mode::Exact;
-            if is_denial && take.limit.charge() == Charge::Admitted && take.role == Role::Enforce {
+            // One that shares its counter with another take of its request was judged on what that one would have charged, and has not.
+            let is_alone = || takes.iter().filter(|other| other.key == take.key).count() == 1;
+            if is_denial
+                && take.limit.charge() == Charge::Admitted
+                && take.role == Role::Enforce
+                && is_alone()
+            {
                 let until = asked.plus(wait.min(REMEMBERED_MAX));
                 let (amount, capacity) = (take.limit.amount(), take.limit.capacity());
-                self.remember(take.key, Denial { asked, until, cost, amount, capacity, verdict: *verdict });
+                let denial = Denial { asked, until, cost, amount, capacity, verdict: *verdict };
+                self.remember(take.key, denial, since);
             }
         }
     }
 
-    fn remember(&self, key: Key, denial: Denial) {
-        let mut part = self.part(key).lock().unwrap_or_else(PoisonError::into_inner);
-        if part.len() >= PART_MAX && !part.contains_key(&key) {
-            part.retain(|_, other| other.until > denial.asked);
-            if part.len() >= PART_MAX {
+    fn remember(&self, key: Key, denial: Denial, since: Moment) {
+        let mut part = self.part(key);
+        if part.forgotten > since.0 {
+            return; // Perhaps this counter was reset after it had refused, and before that was heard.
+        }
+        let denials = &mut part.denials;
+        if denials.len() >= PART_MAX && !denials.contains_key(&key) {
+            denials.retain(|_, other| other.until > denial.asked);
+            if denials.len() >= PART_MAX {
                 return; // The store is asked, which is right too.
             }
         }
-        part.insert(key, denial);
+        denials.insert(key, denial);
     }
 
-    /// Forgets what was refused by a counter.
+    /// Forgets what was refused by a counter, also what will only be heard of later.
     pub(super) fn forget(&self, key: Key) {
-        self.part(key).lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+        let mut part = self.part(key);
+        part.denials.remove(&key);
+        part.forgotten = self.forgotten.fetch_add(1, Ordering::SeqCst) + 1;
     }
 
-    fn part(&self, key: Key) -> &Part {
-        &self.parts[(key.bits() >> 64) as usize % PARTS]
+    fn part(&self, key: Key) -> MutexGuard<'_, Part> {
+        let part = &self.parts[(key.bits() >> 64) as usize % PARTS];
+        part.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -166,6 +197,10 @@ mod tests {
         }
     }
 
+    fn learn(denials: &Denials, takes: &[Take<'_>], answers: &[Answer], asked: Micros) {
+        denials.learn(takes, answers, asked, denials.moment());
+    }
+
     fn refused(wait_ms: u64) -> Answer {
         let wait = Micros::from_millis(wait_ms);
         let verdict = Verdict { retry_after: Some(wait), reset: wait, reset_after: wait, ..Verdict::BLANK };
@@ -178,11 +213,11 @@ mod tests {
         let limit = Limit::sliding_window(10, Micros::from_secs(60))?;
         let denials = Denials::default();
         let is_refused = |key, cost, now| denials.refuse(&[charge(&limit, key, cost)], now).is_some();
-        denials.learn(&[charge(&limit, 1, 3)], &[refused(400)], NOW);
+        learn(&denials, &[charge(&limit, 1, 3)], &[refused(400)], NOW);
         assert!(is_refused(1, 3, later(0)) && is_refused(1, 4, later(399)), "as much, or more");
         assert!(!is_refused(1, 2, later(1)), "less may fit");
         assert!(!is_refused(1, 3, later(400)) && !is_refused(2, 3, later(1)), "its time, another key");
-        denials.learn(&[charge(&limit, 1, 3)], &[refused(60_000)], NOW);
+        learn(&denials, &[charge(&limit, 1, 3)], &[refused(60_000)], NOW);
         assert!(is_refused(1, 3, later(999)) && !is_refused(1, 3, later(1_000)));
         assert_eq!(denials.hits(), 3);
         let other = Limit::sliding_window(11, Micros::from_secs(60))?;
@@ -196,7 +231,7 @@ mod tests {
     fn what_it_tells_goes_on_with_time_and_the_others_say_that_nobody_was_asked() -> Result<(), LimitError> {
         let limit = Limit::sliding_window(10, Micros::from_secs(60))?;
         let denials = Denials::default();
-        denials.learn(&[charge(&limit, 1, 1)], &[refused(700)], NOW);
+        learn(&denials, &[charge(&limit, 1, 1)], &[refused(700)], NOW);
         let takes = [charge(&limit, 7, 1), charge(&limit, 1, 1)];
         let answers = denials.refuse(&takes, later(300)).expect("it is remembered");
         assert_eq!(answers[1].verdict.retry_after, Some(Micros::from_millis(400)));
@@ -211,7 +246,7 @@ mod tests {
         let places = Limit::concurrency(10, Micros::from_secs(60))?;
         let denials = Denials::default();
         let refund = Take { ask: Ask::Refund { units: 1, receipt: None }, ..charge(&limit, 2, 1) };
-        denials.learn(&[charge(&limit, 1, 1)], &[refused(700)], NOW);
+        learn(&denials, &[charge(&limit, 1, 1)], &[refused(700)], NOW);
         let denied = charge(&limit, 1, 1);
         assert!(denials.refuse(&[denied], NOW).is_some());
         assert!(denials.refuse(&[denied, refund], NOW).is_none());
@@ -222,13 +257,14 @@ mod tests {
             Take { ask: Ask::Peek, ..charge(&limit, 6, 1) },
             Take { role: Role::Shadow, ..charge(&limit, 7, 1) },
         ] {
-            denials.learn(&[take], &[refused(700)], NOW);
+            learn(&denials, &[take], &[refused(700)], NOW);
             assert!(
                 denials.refuse(&[Take { ask: Ask::Charge { cost: 1 }, ..take }], NOW).is_none(),
                 "{take:?}"
             );
         }
-        denials.learn(
+        learn(
+            &denials,
             &[denied],
             &[Answer { verdict: Verdict { applied: -1, ..Verdict::BLANK }, mode: Mode::Exact }],
             NOW,
@@ -238,15 +274,44 @@ mod tests {
     }
 
     #[test]
+    fn a_take_that_another_of_its_request_left_no_room_for_is_not_remembered() -> Result<(), LimitError> {
+        let limit = Limit::sliding_window(5, Micros::from_secs(60))?;
+        let denials = Denials::default();
+        let admitted =
+            Answer { verdict: Verdict { outcome: Outcome::Admitted, ..Verdict::BLANK }, mode: Mode::Exact };
+        let three = charge(&limit, 1, 3);
+        learn(&denials, &[three, three], &[admitted, refused(700)], NOW);
+        assert!(denials.refuse(&[three], NOW).is_none(), "alone it fits");
+        learn(&denials, &[three, charge(&limit, 2, 3)], &[refused(700), admitted], NOW);
+        assert!(denials.refuse(&[three], NOW).is_some());
+        Ok(())
+    }
+
+    #[test]
+    fn what_was_asked_before_it_was_forgotten_is_not_remembered_after_it() -> Result<(), LimitError> {
+        let limit = Limit::sliding_window(10, Micros::from_secs(60))?;
+        let denials = Denials::default();
+        let one = charge(&limit, 1, 1);
+        let before = denials.moment();
+        denials.forget(one.key);
+        denials.learn(&[one], &[refused(700)], NOW, before);
+        assert!(denials.refuse(&[one], NOW).is_none(), "it was reset since");
+        denials.learn(&[one], &[refused(700)], NOW, denials.moment());
+        assert!(denials.refuse(&[one], NOW).is_some());
+        Ok(())
+    }
+
+    #[test]
     fn it_is_bounded() -> Result<(), LimitError> {
         let limit = Limit::sliding_window(10, Micros::from_secs(60))?;
         let denials = Denials::default();
-        let all = || denials.parts.iter().map(|part| part.lock().expect("no panic").len()).sum::<usize>();
+        let all =
+            || denials.parts.iter().map(|part| part.lock().expect("no panic").denials.len()).sum::<usize>();
         for number in 0..200_000_u128 {
-            denials.learn(&[charge(&limit, number << 64, 1)], &[refused(700)], NOW);
+            learn(&denials, &[charge(&limit, number << 64, 1)], &[refused(700)], NOW);
         }
         assert_eq!(all(), PARTS * PART_MAX);
-        denials.learn(&[charge(&limit, 1, 1)], &[refused(700)], later(800));
+        learn(&denials, &[charge(&limit, 1, 1)], &[refused(700)], later(800));
         assert!(denials.refuse(&[charge(&limit, 1, 1)], later(800)).is_some(), "what has ended makes room");
         Ok(())
     }

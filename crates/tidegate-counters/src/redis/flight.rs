@@ -7,6 +7,7 @@ use tidegate_core::{Ask, Key, Limit, Micros, Policy, Role, Tag, admits};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
+use super::denials::Moment;
 use super::encode::stays;
 use super::lane::{Lane, PartReply, Pending};
 use super::replay;
@@ -92,13 +93,15 @@ pub(super) fn ask(
 }
 
 impl Asked {
-    /// Waits for the answer, until then at most, and works out what it means. What the store has not said goes by policy.
+    /// Waits for the answer to what was asked after the moment `since`, until then at most, and works out what it means. What the store has
+    /// not said goes by policy.
     pub(super) async fn judged(
         self,
         lane: &Rc<Lane>,
         takes: &[Take<'_>],
         now: Micros,
         until: Instant,
+        since: Moment,
     ) -> Result<Judged, Unavailable> {
         match self {
             Self::Known(judged) => Ok(judged),
@@ -109,7 +112,7 @@ impl Asked {
                 });
                 match answered {
                     Ok(judged) => {
-                        lane.store.denials.learn(takes, &judged.answers, now);
+                        lane.store.denials.learn(takes, &judged.answers, now, since);
                         Ok(judged)
                     }
                     Err(why) => alone(lane, takes, why, now),
@@ -118,7 +121,7 @@ impl Asked {
             Self::Parts(judged) => match judged.await {
                 Ok(judged) => {
                     let judged = judged?;
-                    lane.store.denials.learn(takes, &judged.answers, now);
+                    lane.store.denials.learn(takes, &judged.answers, now, since);
                     Ok(judged)
                 }
                 Err(_) => alone(lane, takes, gone(), now),
@@ -133,7 +136,8 @@ async fn answered(pending: Result<Pending, Unavailable>, until: Instant) -> Resu
         Ok(Ok(reply)) => reply,
         Ok(Err(_)) => Err(gone()),
         Err(_) => {
-            Err(Unavailable { why: "the store did not answer before the deadline of the request".into() })
+            let why = "the store did not answer before the deadline of the request; whether it was charged is not known";
+            Err(Unavailable { why: why.into() })
         }
     }
 }

@@ -27,6 +27,8 @@ const CALL_KEYS: usize = 64;
 /// How many requests it may hold: many may be about one counter, and a script stops the whole server while it runs.
 const CALL_REQUESTS: usize = 64;
 
+/// Of how many servers is kept in mind that nobody waits for them.
+const SERVERS_KEPT: usize = 64;
 /// How much later than an operation's end its answer may be known, where nobody says when it is wanted.
 const LATE_MAX: Duration = Duration::from_millis(3);
 
@@ -42,8 +44,8 @@ pub(super) struct Lane {
     busy: RefCell<HashSet<Way>>,
     /// Is the end of this turn waited for?
     scheduled: Cell<bool>,
-    /// Requests that wait for an answer.
-    in_flight: Cell<usize>,
+    /// How many requests wait for an answer of each server, by its number. One that is silent does not use up what others may.
+    in_flight: RefCell<Vec<(u64, usize)>>,
     /// By how much the store's clock is ahead of the node's, as far as known.
     ahead_us: Cell<i64>,
     ids: RandomState,
@@ -64,6 +66,10 @@ struct Parcel {
     told: u64,
     /// Until when it has to be answered: whoever asked first in it has waited longest.
     until: Option<Instant>,
+    /// The node's time when it was asked.
+    asked: Micros,
+    /// The number of the server that it goes to, as far as was known then.
+    server: u64,
     laws: Laws,
     /// How many takes each request has, and who waits for its answer.
     waiting: Vec<(usize, oneshot::Sender<Result<PartReply, Unavailable>>)>,
@@ -131,7 +137,7 @@ impl Lane {
             busy: RefCell::default(),
             parcels: RefCell::default(),
             scheduled: Cell::new(false),
-            in_flight: Cell::new(0),
+            in_flight: RefCell::default(),
             ahead_us: Cell::new(0),
             ids: RandomState::new(),
             next_id: Cell::new(0),
@@ -175,11 +181,11 @@ impl Lane {
         takes: &[Take<'_>],
         now: Micros,
     ) -> Result<Pending, Unavailable> {
-        let settings = self.store.servers.settings();
-        if self.in_flight.get() >= settings.in_flight_max {
+        let server = self.wires.primary_id(way.0);
+        let in_flight_max = self.store.servers.settings().in_flight_max;
+        if self.waiting_for(server) >= in_flight_max {
             let why = format!(
-                "{} requests wait for the store already, as many as store.in_flight allows",
-                settings.in_flight_max
+                "{in_flight_max} requests wait for this server of the store already, as many as store.in_flight allows"
             );
             return Err(Unavailable { why });
         }
@@ -194,13 +200,16 @@ impl Lane {
         if parcel.argument.is_empty() {
             parcel.told = told;
             parcel.until = Some(self.deadline());
+            parcel.asked = now;
+            parcel.server = server;
             encode::start(told, &mut parcel.argument);
         }
         let around = Micros::new(now.get().saturating_add_signed(self.ahead_us.get()));
         parcel.add(&self.store, takes, now, around);
         let (sender, pending) = oneshot::channel();
         parcel.waiting.push((takes.len(), sender));
-        self.count(1);
+        let server = parcel.server;
+        self.count(server, 1);
         if !self.scheduled.replace(true) {
             let lane = self.clone();
             tokio::task::spawn_local(async move { lane.send_all() });
@@ -208,9 +217,22 @@ impl Lane {
         Ok(pending)
     }
 
-    fn count(&self, waiting: isize) {
-        self.in_flight.set(self.in_flight.get().saturating_add_signed(waiting));
-        self.store.count_in_flight(waiting as i64);
+    /// How many requests wait for a server.
+    fn waiting_for(&self, server: u64) -> usize {
+        self.in_flight.borrow().iter().find(|(known, _)| *known == server).map_or(0, |(_, waiting)| *waiting)
+    }
+
+    fn count(&self, server: u64, more: isize) {
+        self.store.count_in_flight(more as i64);
+        let mut all = self.in_flight.borrow_mut();
+        let at = all.iter().position(|(known, _)| *known == server).unwrap_or_else(|| {
+            all.push((server, 0));
+            all.len() - 1
+        });
+        all[at].1 = all[at].1.saturating_add_signed(more);
+        if all[at].1 == 0 && more < 0 && all.len() > SERVERS_KEPT {
+            all.swap_remove(at); // Servers come and go.
+        }
     }
 
     /// The turn has ended: what was asked goes out.
@@ -243,7 +265,11 @@ impl Lane {
                 false => lane.wires.call(slot, &call, until).await,
                 true => lane.replicated_wires().call_replicated(slot, &call, until).await,
             };
-            lane.count(-(parcel.waiting.len() as isize));
+            lane.count(parcel.server, -(parcel.waiting.len() as isize));
+            // Also if it answers nothing else: a calendar is told around it the next time.
+            if let Some(store_now) = answer.as_ref().ok().and_then(time) {
+                lane.heard(store_now, parcel.asked);
+            }
             lane.deliver(answer.map_err(Unavailable::from), parcel.waiting);
             if replicated {
                 lane.busy.borrow_mut().remove(&way);
@@ -299,6 +325,13 @@ impl Parcel {
         };
         laws.0 |= encode::request(takes, place, around, argument).0;
     }
+}
+
+/// The time by which a call was judged.
+fn time(answer: &Value) -> Option<Micros> {
+    let Value::Array(values) = answer else { return None };
+    let Some(Value::Int(now)) = values.first() else { return None };
+    u64::try_from(*now).ok().map(Micros::new)
 }
 
 /// Cuts the answer to a call into those to its requests, which have so many takes.

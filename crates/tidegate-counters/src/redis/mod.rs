@@ -126,7 +126,18 @@ impl RedisStore {
         match self.reference_start(take, now) {
             _ if !self.is_cluster() => 0,
             Some(_) => keys::slot_of(&self.name(take, now)),
-            None => keys::slot(take.tag),
+            None => self.own_slot(take.tag, take.key),
+        }
+    }
+
+    /// The slot of a counter under our own names: where there is one server, it has all.
+    fn own_slot(&self, tag: Tag, key: Key) -> u16 {
+        let prefix = &self.servers.settings().prefix;
+        match self.is_cluster() {
+            false => 0,
+            // Brackets of the prefix come before those of the tag, and count in their place.
+            true if prefix.contains('{') => keys::slot_of(&keys::name(prefix, tag, key)),
+            true => keys::slot(tag),
         }
     }
 
@@ -265,6 +276,7 @@ const SECRET_MAX: Duration = Duration::from_secs(1);
 impl Counters for RedisCounters {
     async fn take(&self, batch: &mut Batch<'_>, now: Micros) {
         let (lane, replicated) = (&self.lane, batch.is_replicated());
+        let since = lane.store.denials.moment();
         let until = lane.deadline_of(batch.patience());
         // All are asked before any answer is waited for, so that they go out together.
         let asked: Vec<_> = (0..batch.len())
@@ -272,7 +284,7 @@ impl Counters for RedisCounters {
             .collect();
         let mut judged = Vec::with_capacity(asked.len());
         for (request, asked) in asked.into_iter().enumerate() {
-            judged.push(asked.judged(lane, batch.takes(request), now, until).await);
+            judged.push(asked.judged(lane, batch.takes(request), now, until, since).await);
         }
         flight::write(batch, judged);
     }
@@ -298,12 +310,14 @@ impl Counters for RedisCounters {
 
     async fn reset(&self, key: Key, tag: Tag) -> Result<bool, Unavailable> {
         let store = &self.lane.store;
-        store.denials.forget(key);
         store.alone.reset(key);
         let mut delete = redis::cmd("DEL");
         delete.arg(keys::name(&store.servers.settings().prefix, tag, key));
-        let slot = if store.is_cluster() { keys::slot(tag) } else { 0 };
-        match self.lane.wires.command(slot, &delete, "reset", self.lane.deadline()).await? {
+        let slot = store.own_slot(tag, key);
+        let deleted = self.lane.wires.command(slot, &delete, "reset", self.lane.deadline()).await;
+        // Behind it, and also if its reply is lost: somebody may have been refused a moment before.
+        store.denials.forget(key);
+        match deleted? {
             Value::Int(deleted) => Ok(deleted > 0),
             _ => Err(garbled()),
         }

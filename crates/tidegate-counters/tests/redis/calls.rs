@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use tidegate_core::Limit;
-use tidegate_counters::{Batch, Counters as _, Take};
+use tidegate_counters::{Batch, Counters as _, RedisSettings, RedisStore, Take};
 use tidegate_testbed::{Kind, Server};
 
 use crate::support::{
-    Counter, HOUR, PATIENT, ask, every_algorithm, nothing_lives_for_ever, now, server, store, with,
+    Counter, HOUR, PATIENT, ask, cluster, every_algorithm, nothing_lives_for_ever, now, own, server, store,
+    troubles, used, with,
 };
 
 /// How often each command was called since [`forget`], but for the server's time and our own questions.
@@ -76,6 +77,32 @@ fn a_decision_costs_redis_one_read_and_one_write_if_it_is_charged() {
 #[test]
 fn a_decision_costs_valkey_one_read_and_one_write_if_it_is_charged() {
     reads_and_writes(Kind::Valkey);
+}
+
+/// A prefix may have brackets, too, and those come first: what stands in them says where a counter is. It is looked for there at once.
+#[test]
+fn a_prefix_with_brackets_sends_nobody_to_the_wrong_server() {
+    let cluster = cluster(Kind::Redis, 0);
+    let limit = Limit::fixed_window(10, HOUR).expect("a limit");
+    for prefix in ["{all}", "a{", "a{}", "a}"] {
+        let mut settings = RedisSettings::of_url(&cluster.url()).expect("a URL");
+        settings.timeout = PATIENT;
+        settings.connect_timeout = PATIENT;
+        settings.prefix = prefix.into();
+        let store = RedisStore::new(settings, own());
+        with(&store, async |counters| {
+            for number in 0..30 {
+                let counter = Counter::of(number);
+                let told =
+                    ask(counters, &[counter.charge(&limit, 1), counter.beside(0).charge(&limit, 1)]).await;
+                assert!(told.unwrap_or_else(|why| panic!("{prefix}: {why}")).admitted);
+                assert_eq!(used(counters, counter, &limit).await, 1);
+                assert_eq!(counters.reset(counter.key, counter.tag).await, Ok(true));
+            }
+        });
+        assert_eq!(troubles(&store, "moved"), 0, "{prefix}");
+    }
+    nothing_lives_for_ever(cluster.immortal_keys(&[]));
 }
 
 /// What is asked in one turn shares calls; but a script stops the server while it runs, so a call has an end, also where all is about one

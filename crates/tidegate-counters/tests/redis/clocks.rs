@@ -91,6 +91,29 @@ fn clock_jumps(kind: Kind) {
     nothing_lives_for_ever(server.immortal_keys(&[]));
 }
 
+/// The node tells a script the periods around the time that it takes for the store's. If that is in none of them, one request fails, and
+/// tells by how far it was off.
+#[test]
+fn row_21_a_clock_that_is_days_off_is_found_by_whoever_asks_about_a_calendar_alone() {
+    let clock = ServerClock::new().unwrap_or_else(|error| panic!("{error}"));
+    let server =
+        Server::start(Kind::Redis, &Options::new().clock(&clock)).unwrap_or_else(|error| panic!("{error}"));
+    let limits = every_algorithm(LIMIT, WINDOW);
+    let (_, days) = limits.iter().find(|(name, _)| *name == "calendar").expect("there is one");
+    with(&store(&server.url(), PATIENT), async |counters| {
+        for (turn, days_off) in [10, -10, 0].into_iter().enumerate() {
+            clock.shift(days_off * DAY_US, &[&server]).unwrap_or_else(|error| panic!("{error}"));
+            let charge = [Counter::of(turn as u32).charge(days, 1)];
+            let why = ask(counters, &charge).await.expect_err("it was told other days");
+            assert!(why.why.contains("another period"), "{why}");
+            let told =
+                ask(counters, &charge).await.unwrap_or_else(|why| panic!("{days_off} days off: {why}"));
+            assert!(told.admitted);
+        }
+    });
+    nothing_lives_for_ever(server.immortal_keys(&[]));
+}
+
 #[test]
 fn row_21_a_clock_of_redis_that_jumps_admits_one_limit_more_at_most() {
     clock_jumps(Kind::Redis);

@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use tidegate_clock::Stopwatch;
 use tidegate_core::{Limit, OnStoreFailure, Policy};
-use tidegate_counters::{CircuitSettings, CircuitState, Mode, RedisSettings, RedisStore};
+use tidegate_counters::{
+    Batch, CircuitSettings, CircuitState, Counters as _, Mode, RedisSettings, RedisStore,
+};
 use tidegate_testbed::{Cluster, Kind, Options, Proxy, Server, Way};
 
 use crate::support::{
-    Counter, HOUR, PATIENT, ask, cluster, comes_to, nothing_lives_for_ever, one_on_each, own, server, store,
-    with,
+    Counter, HOUR, PATIENT, ask, cluster, comes_to, nothing_lives_for_ever, now, one_on_each, own, server,
+    store, with,
 };
 
 /// How a cluster's server at a place is.
@@ -123,6 +125,43 @@ fn a_silent_server_is_left_alone_and_found_again() {
         proxy.black_hole(Way::ToServer, false);
         heals("it speaks again").await;
         assert_eq!(opened(), before + 1, "once, for one silence");
+    });
+}
+
+/// There is no queue: who comes when as many wait as may is answered by policy at once. Those who wait for a silent server take no place
+/// from the others.
+#[test]
+fn no_more_wait_for_a_silent_server_than_may_and_nobody_else_does() {
+    let cluster =
+        Cluster::start_behind_proxies(Kind::Redis, 3, 0, 5_000).unwrap_or_else(|error| panic!("{error}"));
+    let three = one_on_each(&cluster, 0);
+    let limit = Limit::sliding_window(1_000, HOUR).expect("a limit");
+    let mut settings = RedisSettings::of_url(&cluster.url()).unwrap_or_else(|error| panic!("{error}"));
+    (settings.timeout, settings.connect_timeout) = (PATIENT, PATIENT);
+    settings.in_flight_max = 8;
+    let store = RedisStore::new(settings, own());
+    with(&store, async |counters| {
+        let warm = three.map(|counter| counter.charge(&limit, 1));
+        assert!(ask(counters, &warm).await.expect("all answer").admitted);
+        cluster.proxies()[2].black_hole(Way::ToServer, true);
+        let mut batch = Batch::new();
+        (0..9).for_each(|_| batch.push([three[2].charge(&limit, 1)]));
+        batch.answer_within(Duration::from_millis(500));
+        let waits = async {
+            counters.take(&mut batch, now()).await;
+            batch
+        };
+        let goes_on = async {
+            for _ in 0..20 {
+                let others = [three[0].charge(&limit, 1), three[1].charge(&limit, 1)];
+                assert!(ask(counters, &others).await.expect("these answer").admitted);
+            }
+        };
+        let (batch, ()) = tokio::join!(waits, goes_on);
+        let why: Vec<&str> =
+            (0..9).map(|request| batch.failure(request).map_or("", |why| &why.why)).collect();
+        assert!(why[8].contains("8 requests wait"), "{why:?}");
+        assert!(why[..8].iter().all(|why| why.contains("deadline")), "{why:?}");
     });
 }
 

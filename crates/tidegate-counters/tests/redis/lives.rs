@@ -2,7 +2,7 @@
 
 use tidegate_clock::Stopwatch;
 use tidegate_core::{Ask, Calendar, Limit, Micros, Unit, Weekday};
-use tidegate_counters::Take;
+use tidegate_counters::{Batch, Counters as _, Take};
 use tidegate_testbed::{Kind, Options, Server, ServerClock};
 
 use crate::support::{Counter, Dice, PATIENT, ask_at, nothing_lives_for_ever, now, store, with};
@@ -101,6 +101,32 @@ fn outlives_its_reset(kind: Kind) {
     });
     println!("{kind:?}: nothing stored, admitted, refused: {seen:?}");
     assert!(seen.iter().all(|count| *count > 50), "{seen:?}");
+    nothing_lives_for_ever(server.immortal_keys(&[]));
+}
+
+/// Two requests of one call by different limits: the first charges a bucket, the second looks at it by a limit under which it empties much
+/// later. It is kept until then.
+#[test]
+fn row_28_a_counter_is_kept_for_the_slowest_of_the_limits_that_one_call_judges_it_by() {
+    let server = Server::start(Kind::Redis, &Options::new()).unwrap_or_else(|error| panic!("{error}"));
+    let bucket = |amount| Limit::token_bucket(amount, Micros::from_secs(60), Some(100)).expect("a limit");
+    let (fast, slow) = (bucket(100), bucket(1));
+    with(&store(&server.url(), PATIENT), async |counters| {
+        for number in 0..4 {
+            let (counter, beside) = (Counter::of(number), Counter::of(number).beside(0));
+            let second = if number % 2 == 0 { Ask::Peek } else { Ask::Charge { cost: 90 } };
+            let other = (number < 2).then(|| beside.charge(&fast, 1)); // Of several takes, and of one.
+            let mut batch = Batch::new();
+            batch.push([counter.charge(&fast, 30)].into_iter().chain(other));
+            batch.push([counter.take(&slow, second)].into_iter().chain(other));
+            counters.take(&mut batch, now()).await;
+            assert_eq!((batch.failure(0), batch.failure(1)), (None, None));
+            let reset_ms = batch.answers(1)[0].verdict.reset_after.get() / 1_000;
+            let left_ms = server.command(&["PTTL", &counter.name()]).integer().expect("a number");
+            assert!(reset_ms > 20 * 60 * 1_000, "{reset_ms}");
+            assert!(left_ms + 1_000 > reset_ms as i64, "{second:?}: kept for {left_ms} ms of {reset_ms}");
+        }
+    });
     nothing_lives_for_ever(server.immortal_keys(&[]));
 }
 

@@ -8,6 +8,7 @@ mod support; // servers, threads and counters for all of them
 mod scripts; // row 5: the store forgets the scripts
 mod moving; // rows 6 and 7: slots move, whole and half
 mod failover; // row 8: another server becomes the primary
+mod readonly; // a primary becomes a replica, and its name another server's
 mod lost; // row 20: replies are lost after the charge
 mod clocks; // row 21: the store's clock jumps
 mod lives; // row 28: how long keys live
@@ -17,4 +18,5 @@ mod many; // several nodes and threads at once
 mod calls; // what a decision costs the store
 mod foreign; // values that are not ours
 mod ill; // rows 2 and 12: a server is silent, or forgets
+mod resets; // counters are reset while they are asked about
 mod saturation; // who is refused because of units that come back

@@ -69,7 +69,8 @@ fn tell_counters(node: &Node, told: &mut String) {
         stats.in_flight
     );
     if let Some(nodes) = stats.nodes {
-        let _ = writeln!(told, "          {nodes} nodes share it, as far as was seen in the last minutes");
+        let nodes = if nodes == 1 { "one node shares".into() } else { format!("{nodes} nodes share") };
+        let _ = writeln!(told, "          {nodes} it, as far as was seen in the last minutes");
     }
     for server in stats.servers.iter().filter(|server| server.circuit.state != CircuitState::Closed) {
         let open_s = server.circuit.spent[CircuitState::Open as usize].as_secs_f64();
@@ -85,7 +86,7 @@ fn tell_counters(node: &Node, told: &mut String) {
     if let Some(why) = node.failures.lately(node.now()) {
         let _ = writeln!(
             told,
-            "          degraded: it did not answer ({why}); the rules' on_store_failure answers then"
+            "          degraded: it did not answer ({why}) a moment ago; the rules' on_store_failure answers then"
         );
     }
 }

@@ -47,9 +47,7 @@ if law == 3 then
     end
     s = pack('<I4BBI7I7', kept, tag, exponent, left, own_time)
   elseif kept * 1000000 < own_time + ttl and s ~= '' and amount > 0 then
-    -- It leaks slower since its limit was lowered: it may have to be kept longer than whoever wrote it knew.
-    if kept * 1000000 < own_time + ceil(left / amount) * tick then
-      s = pack('<I4', 0) .. sub(s, 5)
-    end
+    -- It leaks slower since its limit was lowered: it may have to be kept longer than whoever wrote it knew, also in this call.
+    longer = kept * 1000000 < own_time + ceil(left / amount) * tick
   end
 end

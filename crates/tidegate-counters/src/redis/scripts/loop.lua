@@ -35,5 +35,6 @@ for _ = 1, requests do
       local before = values[key] or ''
       local value = tried and tried[key] or before
       -- A block sets these: the value after the take, what comes of it, the units that are charged (or given back, below zero), the
-      -- counter's own time (µs), what is told of a list. A time that only a broken clock can have written is set right in any case.
-      local s, outcome, units, own_time, told = value, ADMITTED, 0, now, nil
+      -- counter's own time (µs), what is told of a list, whether it has to be kept longer. A time that only a broken clock can have
+      -- written is set right in any case.
+      local s, outcome, units, own_time, told, longer = value, ADMITTED, 0, now, nil, false

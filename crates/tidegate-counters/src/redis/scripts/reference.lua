@@ -1,7 +1,8 @@
 
 -- A fixed window as envoyproxy/ratelimit keeps it: a number, under a name that says which window it is. Whose clock it is by, the node says.
 if law == 8 then
-  local used = s == '' and 0 or tonumber(s)
+  -- A number as both write it, which doubles are exact for: elsewhere Lua reads 0x10, 1e3, -5 and nan too.
+  local used = s == '' and 0 or #s < 16 and not string.find(s, '%D') and tonumber(s)
   if not used then
     outcome = FOREIGN
   else

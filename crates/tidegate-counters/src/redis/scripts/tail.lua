@@ -3,7 +3,7 @@
         letter = outcome == FOREIGN and 'f' or 'c'
         break
       end
-      if s ~= value then
+      if s ~= value or longer then
         if tried then
           tried[key], tried_until[key] = s, max(tried_until[key] or 0, own_time + ttl)
         else

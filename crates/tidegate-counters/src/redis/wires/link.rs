@@ -184,6 +184,11 @@ impl Link {
     /// Closes the connection, so that the next call opens another one.
     pub(super) fn give_up(&self, connection: &Rc<Connection>) {
         connection.close();
+        self.leave(connection);
+    }
+
+    /// The next call opens another connection; this one ends once nobody waits for a reply on it.
+    pub(super) fn leave(&self, connection: &Rc<Connection>) {
         let mut state = self.state.borrow_mut();
         if matches!(&*state, State::Open(current) if Rc::ptr_eq(current, connection)) {
             *state = State::Closed;

@@ -159,6 +159,11 @@ impl Wires {
         self.carry(slot, &Message::Command(command), op, until).await
     }
 
+    /// The number of the primary of a slot; 0 if none is known.
+    pub(super) fn primary_id(&self, slot: u16) -> u64 {
+        self.servers.map().primary(slot).map_or(0, |primary| primary.id)
+    }
+
     /// Asks every primary how it is set up; those that do not answer are left out.
     pub(super) async fn survey(&self, until: Instant) -> Vec<String> {
         let primaries = self.servers.map().primaries().to_vec();
@@ -306,8 +311,9 @@ impl Wires {
             }
             Outcome::Refused(error) => {
                 if error.code() == "READONLY" && !self.servers.has_map() {
-                    // Its name may belong to another server by now; whoever connects next asks again.
-                    link.give_up(&connection);
+                    // Its name may belong to another server by now; whoever connects next asks again. Others who wait for a reply on
+                    // this connection are told the same there: were it cut, nobody would know what became of theirs.
+                    link.leave(&connection);
                 }
                 self.refused(slot, &link, &error, until, way).await
             }
