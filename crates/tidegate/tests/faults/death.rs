@@ -57,6 +57,7 @@ fn our_process_dies(kind: Kind, way: Way, report: &mut Report) {
     let store_us = rig.now_us();
     rig.pass(Duration::from_millis(2_500));
     let run = rig.finish();
+    report.restarts = 2;
     let is_ready = |event: &&Event| event.node != 0 || !away.iter().any(|away| away.contains(&event.sent_us));
     let after = run.record.events.iter().filter(|event| event.sent_us >= fault_us);
     report.answers_of(&run, fault_us, &after.filter(is_ready).collect::<Vec<_>>());

@@ -65,6 +65,8 @@ pub(crate) struct Report {
     figures: BTreeMap<&'static str, Value>,
     checks: usize,
     errors: usize,
+    /// Nodes that were started again, and have forgotten what they spent alone.
+    pub(crate) restarts: u64,
     /// What helps to find out why: not for the table.
     notes: String,
 }
@@ -152,6 +154,7 @@ impl Report {
             figures,
             checks: 0,
             errors: 0,
+            restarts: 0,
             notes: String::new(),
         };
         act(kind, way, &mut report);
@@ -404,7 +407,7 @@ impl Report {
             let by_policy: Vec<&Event> = events.iter().copied().filter(|event| !event.is_exact()).collect();
             let allowed = match rule {
                 Rule::Allow => u64::MAX,
-                Rule::Local => needs.share() * needs.nodes as u64,
+                Rule::Local => needs.share() * (needs.nodes as u64 + self.restarts),
                 _ => 0,
             };
             let admitted = most_in_any(needs.window_us(), &by_policy);

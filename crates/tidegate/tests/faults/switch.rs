@@ -15,7 +15,7 @@ pub(crate) enum Protection {
     Sight,
     /// That a fault can be noticed at all: replies are lost with their connection. Off: one is missing, and all later ones move up.
     Order,
-    /// That a node which starts does not wait for its store for long. Off: it waits for 3 s, or until its offer of a secret ends.
+    /// That a node which starts does not wait for its store for long. Off: it waits for 3 s.
     Start,
 }
 
