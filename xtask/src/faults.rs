@@ -1,5 +1,5 @@
-//! `cargo xtask faults`: what a node does while its store is in trouble. The rows are tests, `crates/tidegate/tests/faults`; each leaves a line
-//! of JSON, and this makes a table of them.
+//! `cargo xtask faults`: what a node does while its store is in trouble. The rows are tests, `crates/tidegate/tests/faults`; each leaves
+//! a line of JSON, and this makes a table of them.
 
 use serde_json::Value;
 

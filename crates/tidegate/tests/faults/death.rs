@@ -26,8 +26,8 @@ fn row_37_our_process_dies() {
     row(37, "our process dies", &[Kind::Redis], Protection::Start, our_process_dies);
 }
 
-/// No time is promised for calls to a node before it says that it is ready, which is after at most a second: its port is open a little
-/// sooner. A node is killed, its callers go on with the other one, and it is started again twice: while the store answers, and while it hangs.
+/// A node is killed, its callers go on with the other one, and it is started again twice: while the store answers, and while it hangs.
+/// No time is promised for calls to a node before it says that it is ready; its port is open a little sooner.
 fn our_process_dies(kind: Kind, way: Way, report: &mut Report) {
     let mut rig = Rig::start(Needs { nodes: 2, ..Needs::new(kind, way) });
     rig.pass(BEFORE);

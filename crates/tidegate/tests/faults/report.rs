@@ -6,15 +6,17 @@
 //!   sent once more, to the other node.
 //! - 99 of 100 answers came within 20 ms and all within 250 ms on the client's clock, each less what the longest call to the *control*
 //!   took at the same time. The control is the same program with a store of its own that nothing happens to, called from the same
-//!   thread five times less often: what holds it up is the machine. Where it was held up for more than 5 ms, the machine was *disturbed*: calls of these moments are judged
-//!   by the 250 ms alone. Of all calls more than half have to be left, or nothing was measured. Figures without these allowances are
-//!   told beside those with them.
-//! - A circuit is seen on a page that is read every 10 ms, so the time between two readings is allowed on top of what is promised.
-//! - What is found out of time while the control was held up during more than 3 of 100 calls may be the machine's fault: the row is played
-//!   again, at most twice. What has nothing to do with times (admitted, charged, whose answer, by which policy) is found once and for all.
-//! - Circuits that open while the machine is disturbed are not blamed on the fault.
-//! - On healthy shards not more than one answer in a hundred more is by policy than before, or than the control gives by policy, and 99 of 100 come within twice the time of
-//!   before and 10 ms, in moments without disturbance.
+//!   thread five times less often: what holds it up is the machine. Where it was held up for more than 5 ms, the machine was
+//!   *disturbed*: calls of these moments are judged by the 250 ms alone. Of all calls more than half have to be left, or nothing was
+//!   measured. Figures without these allowances are told beside those with them.
+//! - A circuit is open 100 ms after the first failure, or as soon as five calls have failed one after the other, where that takes
+//!   longer. It is seen on a page that is read every 10 ms, so the time between two readings is allowed on top.
+//! - A circuit that opens while the machine is disturbed is not blamed on the fault, nor are answers by policy while it is open.
+//! - On healthy shards not more than one answer in a hundred more is by policy than before, or than the control gives by policy, and
+//!   99 of 100 come within twice the time of before and 10 ms, in moments without disturbance.
+//! - What is found out of time while the control was held up during more than 3 of 100 calls may be the machine's fault: the row is
+//!   played again, at most twice. What has nothing to do with times (admitted, charged, whose answer, by which policy) is found once
+//!   and for all.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;

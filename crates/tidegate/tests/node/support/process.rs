@@ -49,6 +49,7 @@ impl Setup {
     }
 
     /// A variable of the node's environment.
+    #[allow(dead_code, reason = "only the rows of faults need one")]
     pub(crate) fn variable(mut self, name: &str, value: &str) -> Self {
         self.variables.insert(name.into(), value.into());
         self
