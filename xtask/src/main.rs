@@ -2,6 +2,7 @@
 
 mod accuracy; // every algorithm against an exact log
 mod bench; // instructions of each step; the table of counters and calls beside others
+mod faults; // a node whose store is in trouble
 mod fuzz; // rule files that nobody would write
 mod run; // a node, to try it
 mod shell; // runs other programs and fetches the missing ones
@@ -50,6 +51,13 @@ const VERBS: &[Verb] = &[
         about: "count the instructions of each step, or time counters and calls beside others",
         details: bench::details,
         run: bench::run,
+    },
+    Verb {
+        name: "faults",
+        arguments: "[--long | --unprotected] [ROW...]",
+        about: "break real stores under load, and print what a node answers meanwhile as Markdown",
+        details: faults::details,
+        run: faults::run,
     },
     Verb {
         name: "fuzz",

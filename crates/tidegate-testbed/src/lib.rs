@@ -41,6 +41,6 @@ pub use cluster::Cluster;
 pub use find::{Kind, find};
 pub use proxy::{ConnectionCounts, Counts, Proxy, Way};
 pub use sentinels::Sentinels;
-pub use server::{Options, Server};
+pub use server::{Options, Server, free_port};
 pub use slots::{SLOTS, slot_of};
 pub use wait::until;

@@ -482,8 +482,8 @@ fn guard(pid: u32, folder: &Path) -> Result<Child, String> {
     command.spawn().map_err(|error| format!("no guard: {error}"))
 }
 
-/// A port that nobody listens on now.
-pub(crate) fn free_port() -> Result<u16, String> {
+/// A port that nobody listens on now, and that no connection that goes out is given: a server that is restarted finds it free again.
+pub fn free_port() -> Result<u16, String> {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let count = PORTS.end - PORTS.start;
     // Each process begins somewhere else: tests of several run at the same time.

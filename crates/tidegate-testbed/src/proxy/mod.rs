@@ -157,6 +157,12 @@ impl Proxy {
         self.set(|state| state.spoil = Some((state.total.replies + n, Spoil::Flip { at, bits })));
     }
 
+    /// The n-th reply never comes, and all later ones do: each then answers the question before, and no client can know it. This is no
+    /// fault of networks; it is how to see whether a test would notice answers that are given to others.
+    pub fn drop_reply(&self, n: u64) {
+        self.set(|state| state.spoil = Some((state.total.replies + n, Spoil::Drop)));
+    }
+
     /// What was seen on all connections.
     pub fn counts(&self) -> Counts {
         self.shared.state().total
@@ -381,6 +387,7 @@ fn pass(shared: &Shared, id: u64, way: Way, mut to: &TcpStream, chunks: Receiver
                     bytes.extend(frame.bytes.iter().take(count));
                     is_last = true;
                 }
+                Fate::Spoil(Spoil::Drop) => {}
                 Fate::Spoil(Spoil::Flip { at, bits }) => {
                     let last = frame.bytes.len().saturating_sub(1);
                     if let Some(byte) = frame.bytes.get_mut(at.min(last)) {

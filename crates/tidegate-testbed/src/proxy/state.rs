@@ -59,6 +59,7 @@ pub(super) enum Fate {
 pub(super) enum Spoil {
     Truncate { bytes: usize },
     Flip { at: usize, bits: u8 },
+    Drop,
 }
 
 pub(super) struct State {

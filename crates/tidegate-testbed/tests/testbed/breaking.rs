@@ -140,6 +140,19 @@ fn replies_are_truncated_and_flipped() {
 }
 
 #[test]
+fn a_reply_that_is_dropped_leaves_its_place_to_the_next() {
+    let (_server, proxy) = bench();
+    let mut client = ok(Client::connect(proxy.address()));
+    proxy.drop_reply(2);
+    for number in ["1", "2", "3"] {
+        ok(client.send(&["ECHO", number]));
+    }
+    assert_eq!(client.reply(), Ok(Reply::Bytes(b"1".into())));
+    assert_eq!(client.reply(), Ok(Reply::Bytes(b"3".into())), "the answer to another question");
+    assert_eq!(client.command(&["ECHO", "4"]), Ok(Reply::Bytes(b"4".into())), "once only");
+}
+
+#[test]
 fn the_door_is_shut_and_opened_and_leads_elsewhere() {
     let (server, proxy) = bench();
     let mut inside = ok(Client::connect(proxy.address()));

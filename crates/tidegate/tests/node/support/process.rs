@@ -21,6 +21,7 @@ use super::{Grpc, Http, SOON};
 pub(crate) struct Setup {
     folder: Arc<TempDir>,
     flags: BTreeMap<String, String>,
+    variables: BTreeMap<String, String>,
 }
 
 impl Setup {
@@ -34,7 +35,7 @@ impl Setup {
     /// The same without rules: a node has its demo rules then.
     pub(crate) fn demo() -> Self {
         let folder = Arc::new(tempfile::tempdir().expect("a folder"));
-        Self { folder, flags: BTreeMap::new() }
+        Self { folder, flags: BTreeMap::new(), variables: BTreeMap::new() }
             .set("rls-listen", "127.0.0.1:0")
             .set("http-listen", "127.0.0.1:0")
             .set("node-data", "data")
@@ -44,6 +45,13 @@ impl Setup {
 
     pub(crate) fn set(mut self, flag: &str, value: &str) -> Self {
         self.flags.insert(flag.into(), value.into());
+        self
+    }
+
+    /// A variable of the node's environment.
+    #[allow(dead_code, reason = "only the rows of faults need one")]
+    pub(crate) fn variable(mut self, name: &str, value: &str) -> Self {
+        self.variables.insert(name.into(), value.into());
         self
     }
 
@@ -66,6 +74,7 @@ impl Setup {
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("TIDEGATE_")) {
             command.env_remove(name);
         }
+        command.envs(&self.variables);
         command
     }
 
