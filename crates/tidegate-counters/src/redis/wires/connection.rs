@@ -215,8 +215,9 @@ impl Connection {
 }
 
 impl Drop for Connection {
+    // Also one that was only left: it is counted as open until then.
     fn drop(&mut self) {
-        self.driver.abort();
+        self.close();
     }
 }
 
