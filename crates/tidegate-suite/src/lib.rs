@@ -44,7 +44,7 @@ use proptest::test_runner::{TestCaseError, TestRunner};
 use tidegate_counters::Counters;
 
 pub use check::{Disagreement, check, check_async, replay};
-pub use edges::edge_script;
+pub use edges::{cut_script, edge_script};
 pub use model::Model;
 pub use play::{Decided, Player, Said};
 pub use race::check_threads;
@@ -112,6 +112,7 @@ pub fn play_scripts_of_the_law(store: &impl Counters, prefix: &str) -> Result<()
 /// is not right, and the message tells of the shortest script that comes to it.
 pub fn play_edges(store: &impl Counters, prefix: &str, cases: u32) -> Result<(), String> {
     play_drawn(store, &format!("{prefix}/edges"), cases, edge_script())?;
+    play_drawn(store, &format!("{prefix}/cut"), cases / 2, cut_script())?;
     play_drawn(store, &format!("{prefix}/crowded"), cases.div_ceil(100), crowded_script())
 }
 

@@ -113,7 +113,7 @@ impl<'s, S: Counters> Player<'s, S> {
         for request in requests {
             batch.push(request.takes.iter().map(|take| {
                 let counter = self.counter(&take.name);
-                let (ask, role) = (counter.ask(&take.op), take.role);
+                let (ask, role) = (ask_of(&take.op, &counter.verdicts), take.role);
                 Take {
                     key: counter.key,
                     tag: self.tag(),
@@ -170,22 +170,20 @@ fn decided(batch: &Batch<'_>) -> Vec<Decided> {
     (0..batch.len()).map(decided).collect()
 }
 
-impl Counter {
-    /// An operation as a question, given the verdicts on those before it.
-    fn ask(&self, op: &Op) -> Ask {
-        let receipt = |of: usize| self.verdicts.get(of).and_then(Verdict::receipt);
-        match *op {
-            Op::Charge { cost } => Ask::Charge { cost },
-            Op::Peek => Ask::Peek,
-            Op::Refund { units, of } => Ask::Refund { units, receipt: of.and_then(receipt) },
-            Op::Settle { of, actual } => {
-                let nothing = Receipt { at: Micros::ZERO, units: 0 };
-                Ask::Settle { receipt: receipt(of).unwrap_or(nothing), actual }
-            }
-            Op::Acquire { id, cost } => Ask::Acquire { id, cost },
-            Op::Renew { id } => Ask::Renew { id },
-            Op::Release { id } => Ask::Release { id },
+/// An operation as a question, given the verdicts on those before it.
+pub(crate) fn ask_of(op: &Op, verdicts: &[Verdict]) -> Ask {
+    let receipt = |of: usize| verdicts.get(of).and_then(Verdict::receipt);
+    match *op {
+        Op::Charge { cost } => Ask::Charge { cost },
+        Op::Peek => Ask::Peek,
+        Op::Refund { units, of } => Ask::Refund { units, receipt: of.and_then(receipt) },
+        Op::Settle { of, actual } => {
+            let nothing = Receipt { at: Micros::ZERO, units: 0 };
+            Ask::Settle { receipt: receipt(of).unwrap_or(nothing), actual }
         }
+        Op::Acquire { id, cost } => Ask::Acquire { id, cost },
+        Op::Renew { id } => Ask::Renew { id },
+        Op::Release { id } => Ask::Release { id },
     }
 }
 

@@ -193,7 +193,10 @@ impl Kept {
             assert!(late < Duration::from_millis(5), "{}: {late:?} longer", about());
             return;
         }
-        lives.insert(take.key, Life { second, ends: Instant::now() + left });
+        // From here on it lives longer, so that a busy machine forgets nothing in the midst of a script.
+        let longer = (left + LONGER).as_millis().to_string();
+        assert_eq!(self.server.command(&["PEXPIRE", &name(take), &longer]), Reply::Integer(1), "{}", about());
+        lives.insert(take.key, Life { second, ends: Instant::now() + left + LONGER });
         let Some(told) = u64::from(second).checked_sub(now.get() / SECOND).filter(|_| second < u32::MAX)
         else {
             return;
@@ -207,6 +210,9 @@ impl Kept {
         }
     }
 }
+
+/// By how much longer a counter lives than it was made to.
+const LONGER: Duration = Duration::from_secs(3_600);
 
 /// What the law adds to the time for which a state matters.
 const SLACK: Micros = Micros::from_secs(5);

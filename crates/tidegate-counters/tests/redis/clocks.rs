@@ -1,8 +1,8 @@
 //! Row 21: the store's clock jumps.
 
 use tidegate_core::{Ask, Limit, Micros};
-use tidegate_counters::RedisCounters;
-use tidegate_testbed::{Kind, Options, Server, ServerClock};
+use tidegate_counters::{Counters as _, RedisCounters};
+use tidegate_testbed::{Kind, Options, Reply, Server, ServerClock};
 
 use crate::support::{
     Counter, PATIENT, Told, ask, every_algorithm, nothing_lives_for_ever, now, store, with,
@@ -88,6 +88,41 @@ fn clock_jumps(kind: Kind) {
             });
         }
     }
+    nothing_lives_for_ever(server.immortal_keys(&[]));
+}
+
+/// Answers are given by the store's time, to the microsecond: between what it says before and after.
+#[test]
+fn what_is_decided_and_looked_at_is_told_by_the_time_of_the_store() {
+    let clock = ServerClock::new().unwrap_or_else(|error| panic!("{error}"));
+    let server =
+        Server::start(Kind::Redis, &Options::new().clock(&clock)).unwrap_or_else(|error| panic!("{error}"));
+    clock.shift(1_234_567_890, &[&server]).unwrap_or_else(|error| panic!("{error}"));
+    let time = || match server.command(&["TIME"]) {
+        Reply::Array(parts) => {
+            let parts: Vec<u64> = parts
+                .iter()
+                .map(|part| part.text().and_then(|text| text.parse().ok()).expect("a number"))
+                .collect();
+            parts[0] * 1_000_000 + parts[1]
+        }
+        other => panic!("{other:?}"),
+    };
+    let limit = Limit::sliding_log(10_000, WINDOW).expect("a limit");
+    let counter = Counter::of(1);
+    with(&store(&server.url(), PATIENT), async |counters| {
+        for _ in 0..50 {
+            let before = time();
+            let told =
+                ask(counters, &[counter.charge(&limit, 1)]).await.unwrap_or_else(|why| panic!("{why}"));
+            let between = time();
+            let seen = counters.inspect(counter.key, counter.tag, &limit, now()).await;
+            let (at, seen) =
+                (told.answers[0].verdict.at.get(), seen.unwrap_or_else(|why| panic!("{why}")).verdict.at);
+            assert!(before <= at && at <= between, "{before} ≤ {at} ≤ {between}");
+            assert!(between <= seen.get() && seen.get() <= time(), "{between} ≤ {seen:?}");
+        }
+    });
     nothing_lives_for_ever(server.immortal_keys(&[]));
 }
 
