@@ -46,7 +46,8 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
     };
     let outcome = shell::run(&mut command);
     let text = std::fs::read_to_string(&figures).unwrap_or_default();
-    let lines: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let mut lines: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    lines.sort_by_key(|line| line["row"].as_u64());
     println!("\n{}", table(&lines));
     let answered = answered(&lines);
     if let Some(share) = answered {
