@@ -109,6 +109,7 @@ fn table(lines: &[Value]) -> String {
         let violations = line["violations"].as_array().map_or(0, Vec::len);
         let result = match (violations, line["off"].as_str()) {
             (0, None) => "passed".to_string(),
+            _ if line["undecided"] == true => "undecided: the machine was busy".to_string(),
             (_, None) => "FAILED".to_string(),
             (0, Some(off)) => format!("NOT NOTICED without {off}"),
             (_, Some(off)) => format!("red without {off}, as it should be"),

@@ -112,9 +112,11 @@ proptest! {
         prop_assert_eq!(u64::from(part.amount()), units.clamp(least, whole));
         let shape = |limit: &Limit| (limit.algorithm(), limit.charge(), limit.window(), limit.periods().cloned(), limit.holds());
         prop_assert_eq!(shape(&part), shape(&limit));
-        if let (Numbers::Parted { k, strict, .. }, Numbers::Parted { k: part_k, strict: part_strict, .. }) = (limit.numbers(), part.numbers()) {
-            prop_assert_eq!((part_k, part_strict), (k, strict));
-        }
+        let parted = |limit: &Limit| match limit.numbers() {
+            Numbers::Parted { k, strict, .. } => Some((k, strict)),
+            _ => None,
+        };
+        prop_assert_eq!(parted(&part), parted(&limit));
         let burst = u64::from(limit.capacity()) * u64::from(part.amount()) / whole.max(1);
         prop_assert_eq!(u64::from(part.capacity()), burst.max(u64::from(limit.capacity().min(1))));
     }

@@ -25,7 +25,7 @@ pub struct RedisSettings {
     pub timeout: Duration,
     /// How long it may take to connect.
     pub connect_timeout: Duration,
-    /// How many requests may wait for one server of the store at once, on one thread. Whoever comes then is told at once that it cannot answer.
+    /// How many requests of one thread may wait for one server at once. Whoever comes then is told at once that it cannot answer.
     pub in_flight_max: usize,
     /// When servers are left alone.
     pub circuit: CircuitSettings,

@@ -24,9 +24,9 @@ const SERVERS_MAX: usize = 1_024;
 const CONNECT_EVERY: Duration = Duration::from_millis(250);
 const CONNECT_AT_ONCE: usize = 4;
 /// How long a server is left alone after the first failure; doubled with each, up to the last. Drawn a quarter shorter to a quarter
-/// longer, so that a fleet does not come back as one; never longer than 1 s, so that a store that is back is found soon.
+/// longer, so that a fleet does not come back as one; never so long that a circuit which tries in between would close a second late.
 const BACK_OFF: Duration = Duration::from_millis(200);
-const BACK_OFF_MAX: Duration = Duration::from_millis(800);
+const BACK_OFF_MAX: Duration = Duration::from_millis(400);
 /// How often the map is read at most, more often while a primary is ill: a replica may have taken over. And while it is used at least.
 const REFRESH_EVERY: Duration = Duration::from_secs(1);
 const REFRESH_EVERY_ILL: Duration = Duration::from_millis(400);
