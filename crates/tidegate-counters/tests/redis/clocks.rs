@@ -5,7 +5,7 @@ use tidegate_counters::{Counters as _, RedisCounters};
 use tidegate_testbed::{Kind, Options, Reply, Server, ServerClock};
 
 use crate::support::{
-    Counter, PATIENT, Told, ask, every_algorithm, nothing_lives_for_ever, now, store, with,
+    Counter, PATIENT, Told, ask, ask_at, every_algorithm, nothing_lives_for_ever, now, store, with,
 };
 
 const LIMIT: u64 = 20;
@@ -123,6 +123,35 @@ fn what_is_decided_and_looked_at_is_told_by_the_time_of_the_store() {
             assert!(between <= seen.get() && seen.get() <= time(), "{between} ≤ {seen:?}");
         }
     });
+    nothing_lives_for_ever(server.immortal_keys(&[]));
+}
+
+/// A node that has not heard of the store's time yet tells it the day before its own, its own, and the next. In each of these a quota is
+/// that of the store's day; in others it is asked again.
+#[test]
+fn row_21_a_day_of_the_store_counts_as_far_as_the_node_can_tell_days() {
+    let clock = ServerClock::new().unwrap_or_else(|error| panic!("{error}"));
+    let server =
+        Server::start(Kind::Redis, &Options::new().clock(&clock)).unwrap_or_else(|error| panic!("{error}"));
+    let noon_us = DAY_US / 2 - (now().get() % DAY_US as u64) as i64;
+    let limits = every_algorithm(1, WINDOW);
+    let (_, days) = limits.iter().find(|(name, _)| *name == "calendar").expect("there is one");
+    let charge = [Counter::of(1).charge(days, 1)];
+    // It is told noon, as the store's clock has it but for whole days.
+    let noon = Micros::new(now().get().saturating_add_signed(noon_us));
+    for (days_off, is_told) in [(-2, false), (-1, true), (0, true), (1, true), (2, false)] {
+        let shift = noon_us + days_off * DAY_US;
+        clock.shift(shift, &[&server]).unwrap_or_else(|error| panic!("{error}"));
+        with(&store(&server.url(), PATIENT), async |counters| {
+            let told = ask_at(counters, &charge, noon).await;
+            assert_eq!(told.is_ok(), is_told, "{days_off} days off: {told:?}");
+            if let Ok(told) = told {
+                assert!(told.admitted, "{days_off} days off: nothing was charged on that day");
+                let told = ask_at(counters, &charge, noon).await.unwrap_or_else(|why| panic!("{why}"));
+                assert!(!told.admitted, "{days_off} days off: it was charged on that day");
+            }
+        });
+    }
     nothing_lives_for_ever(server.immortal_keys(&[]));
 }
 
