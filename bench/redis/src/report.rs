@@ -92,9 +92,8 @@ fn how(results: &Results) -> String {
     };
     format!(
         "- **Tidegate** is the program itself, built for release: `tidegate run --node-threads 1 --store-url …` with one Redis without\n  \
-         persistence on the loopback, both for themselves, {rounds} rounds, every other round backwards. `store.timeout` is 5 s,\n  \
-         `node.deadline` 6 s and `on_store_failure` is `error`, and a run with a single call that fails is no run: on this machine\n  \
-         pauses are longer than 12 ms.\n\
+         persistence on the loopback, both for themselves, {rounds} rounds, every other round backwards. `store.timeout` is 5 s and\n  \
+         `on_store_failure` is `error`, and a run with a single call that fails is no run: on this machine pauses are longer than 12 ms.\n\
          - **Callers**: {}, each with counters that are there before, in an order that no cache can guess. One take is one limit of the\n  \
          caller, three are three on its path (`match: path`), which share a slot and so a script call. Limits are so high that nobody\n  \
          is refused; *used up* are limits of which nothing is left, so that a node asks the store about each caller once a second: how\n  \

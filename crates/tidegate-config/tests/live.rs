@@ -169,7 +169,13 @@ fn nobody_ever_sees_half_of_a_change() {
             }
             live.counts().0
         });
-        (2..=SWAPS).for_each(set);
+        for amount in 2..=SWAPS {
+            set(amount);
+            // Whoever writes is not to be done before anybody has read.
+            while live.counts().0 * 15 < u64::from(amount) && !loader.is_finished() {
+                std::thread::yield_now();
+            }
+        }
         done.store(true, Ordering::Relaxed);
         loader.join().expect("no half of a change")
     });

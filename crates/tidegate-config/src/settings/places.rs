@@ -256,7 +256,7 @@ static STORE: Place = Place {
         Field::new(
             "in_flight",
             Kind::Whole { min: 1, max: 1_000_000 },
-            "How many requests of a thread may wait for each server of the store at once. For more, `on_store_failure` answers immediately.",
+            "How many requests of a thread may wait for each server of the store at once. For more, `on_store_failure` answers.",
         )
         .ours()
         .default("4096"),

@@ -17,6 +17,7 @@ mod stats; // what operators are told
 mod survey; // how the servers are set up
 mod wires; // connections, and which server answers for what
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -47,8 +48,8 @@ pub struct RedisStore {
     alone: Alone,
     in_flight: AtomicU64,
     disagreements: AtomicU64,
-    /// What is wrong with how the servers are set up.
-    warnings: Mutex<Vec<String>>,
+    /// What is wrong with how each server is set up, as it said last.
+    warnings: Mutex<BTreeMap<Address, Vec<String>>>,
 }
 
 /// One thread's hand on a store in Redis: its own connections. Needs a tokio runtime with a `LocalSet` on its thread.
@@ -94,7 +95,14 @@ impl RedisStore {
             disagreements: self.disagreements.load(Ordering::Relaxed),
             in_flight: self.in_flight.load(Ordering::Relaxed),
             nodes: self.alone.nodes(),
-            warnings: self.warnings.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            warnings: self
+                .warnings
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .values()
+                .flatten()
+                .cloned()
+                .collect(),
             ..self.servers.stats()
         }
     }
@@ -208,8 +216,12 @@ impl RedisCounters {
     pub async fn survey(&self) -> Vec<String> {
         let found = self.lane.wires.survey(Instant::now() + SECRET_MAX).await;
         let mut known = self.lane.store.warnings.lock().unwrap_or_else(PoisonError::into_inner);
-        let fresh = found.iter().filter(|warning| !known.contains(warning)).cloned().collect();
-        *known = found;
+        let mut fresh = Vec::new();
+        for (address, warnings) in found.answered {
+            let before = known.insert(address, warnings.clone()).unwrap_or_default();
+            fresh.extend(warnings.into_iter().filter(|warning| !before.contains(warning)));
+        }
+        known.retain(|address, _| found.primaries.contains(address));
         fresh
     }
 

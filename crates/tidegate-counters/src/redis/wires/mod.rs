@@ -93,6 +93,14 @@ pub(super) enum CallFailed {
     Unknown(String),
 }
 
+/// What servers said of how they are set up.
+pub(super) struct Surveyed {
+    /// All that there are.
+    pub(super) primaries: Vec<Address>,
+    /// Those that answered, and what is wrong with them.
+    pub(super) answered: Vec<(Address, Vec<String>)>,
+}
+
 /// One thread's connections to a store: at most one to each server. Stays on its thread, which has to run a `LocalSet`.
 pub(super) struct Wires {
     servers: Arc<Servers>,
@@ -164,12 +172,12 @@ impl Wires {
         self.servers.map().primary(slot).map_or(0, |primary| primary.id)
     }
 
-    /// Asks every primary how it is set up; those that do not answer are left out.
-    pub(super) async fn survey(&self, until: Instant) -> Vec<String> {
+    /// Asks every primary how it is set up.
+    pub(super) async fn survey(&self, until: Instant) -> Surveyed {
         let primaries = self.servers.map().primaries().to_vec();
-        let mut warnings = Vec::new();
-        for server in primaries {
-            let link = self.link(&server);
+        let mut answered = Vec::new();
+        for server in primaries.iter().filter(|server| !server.circuit.is_open()) {
+            let link = self.link(server);
             let Ok(connection) = link.connection(until).await else { continue };
             let info = link.exchange(&connection, &redis::cmd("INFO"), false, "info", until).await;
             let save = redis::cmd("CONFIG").arg("GET").arg("save").take();
@@ -181,9 +189,9 @@ impl Wires {
             if let Some(keys) = found.evicted_keys {
                 server.has_evicted(keys);
             }
-            warnings.extend(found.warnings);
+            answered.push((server.address.clone(), found.warnings));
         }
-        warnings
+        Surveyed { primaries: primaries.iter().map(|server| server.address.clone()).collect(), answered }
     }
 
     async fn carry(
