@@ -11,6 +11,7 @@ const WORDS: &[&str] = &[
     "LimitError",
     "Micros",
     "Outcome",
+    "Policy",
     "Receipt",
     "Role",
     "Tag",
