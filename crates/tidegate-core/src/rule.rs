@@ -61,6 +61,16 @@ impl OnStoreFailure {
             Self::Error => "error",
         }
     }
+
+    /// Of several in one request the one with the highest number holds.
+    pub const fn strictness(self) -> u8 {
+        match self {
+            Self::Allow => 0,
+            Self::Local => 1,
+            Self::Deny => 2,
+            Self::Error => 3,
+        }
+    }
 }
 
 /// What a rule says about stores.

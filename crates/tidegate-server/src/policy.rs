@@ -15,16 +15,7 @@ const LATELY: Micros = Micros::from_secs(15);
 pub(crate) fn of_plan(plan: &Plan<'_>) -> Option<OnStoreFailure> {
     let counted = plan.found().iter().filter(|found| matches!(found.fate, Fate::Counted(_)));
     let said = counted.filter_map(|found| Some(found.rule?.said.policy.on_store_failure));
-    said.max_by_key(|said| strictness(*said))
-}
-
-fn strictness(policy: OnStoreFailure) -> u8 {
-    match policy {
-        OnStoreFailure::Allow => 0,
-        OnStoreFailure::Local => 1,
-        OnStoreFailure::Deny => 2,
-        OnStoreFailure::Error => 3,
-    }
+    said.max_by_key(|said| said.strictness())
 }
 
 /// Failures of the store, told of without a flood: at most one line a second, however many requests fail.

@@ -106,7 +106,7 @@ impl Alone {
         let quota_passes =
             (0..takes.len()).any(|at| is_quota(&at) && !missing[at] && answers[at].verdict.admitted());
         let quota_policy =
-            all_missing().filter(is_quota).map(policy).min_by_key(|policy| strictness(*policy));
+            all_missing().filter(is_quota).map(policy).min_by_key(|policy| policy.strictness());
         let decides = |at: &usize| match takes[*at].role {
             Role::Enforce => true,
             Role::Shadow => false,
@@ -209,15 +209,6 @@ impl Alone {
 
 fn passed((take, answer): (&Take<'_>, &Answer)) -> (Role, bool) {
     (take.role, answer.verdict.admitted())
-}
-
-fn strictness(policy: OnStoreFailure) -> u8 {
-    match policy {
-        OnStoreFailure::Allow => 0,
-        OnStoreFailure::Local => 1,
-        OnStoreFailure::Deny => 2,
-        OnStoreFailure::Error => 3,
-    }
 }
 
 /// Let through, and nobody knows how far that is off.

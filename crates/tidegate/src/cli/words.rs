@@ -15,7 +15,7 @@ pub(crate) fn of(rule: &Rule) -> Vec<String> {
         words.push(format!("consistency={}", consistency(said.policy.consistency)));
     }
     if said.policy.on_store_failure != OnStoreFailure::default() {
-        words.push(format!("on_store_failure={}", on_store_failure(said.policy.on_store_failure)));
+        words.push(format!("on_store_failure={}", said.policy.on_store_failure.name()));
     }
     if let Some(share) = said.policy.local_share {
         words.push(format!("local_share={}%", f64::from(share.basis_points()) / 100.0));
@@ -48,14 +48,5 @@ pub(crate) fn consistency(consistency: Consistency) -> &'static str {
         Consistency::Leased => "leased",
         Consistency::Capped => "capped",
         Consistency::Local => "local",
-    }
-}
-
-pub(crate) fn on_store_failure(policy: OnStoreFailure) -> &'static str {
-    match policy {
-        OnStoreFailure::Allow => "allow",
-        OnStoreFailure::Deny => "deny",
-        OnStoreFailure::Local => "local",
-        OnStoreFailure::Error => "error",
     }
 }

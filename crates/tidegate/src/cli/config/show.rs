@@ -75,7 +75,7 @@ fn rule(rule: &Rule) -> Value {
         "enforce_percent": said.enforce.map(|share| f64::from(share.basis_points()) / 100.0),
         "replaces": said.replaces,
         "consistency": words::consistency(said.policy.consistency),
-        "on_store_failure": words::on_store_failure(said.policy.on_store_failure),
+        "on_store_failure": said.policy.on_store_failure.name(),
         "metadata": said.metadata.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok()),
         "file": &*said.origin.file,
         "line": said.origin.line,
