@@ -22,6 +22,8 @@ mod refusals; // some refusals, as lines
 mod trace; // the id of a trace
 mod top; // the keys that are refused most
 
+pub mod reference; // what users of envoyproxy/ratelimit chart
+
 #[cfg(test)]
 mod proof; // how many cases properties are tried on
 
