@@ -73,6 +73,8 @@ pub(crate) struct Record {
     pub(crate) events: Vec<Event>,
     /// Calls to the control, in the order in which they were sent.
     pub(crate) control: Vec<Control>,
+    /// From when to when the clients themselves were held up, one after the other. Nobody may have called the control just then.
+    pub(crate) pauses: Vec<(u64, u64)>,
 }
 
 /// A call to the control: when it was sent, when it was answered, and whether by its store.
@@ -125,7 +127,7 @@ impl Record {
         self.control_between(from_us, to_us) > DISTURBED_US
     }
 
-    /// The longest of the calls to the control that overlap with a call, or nearly.
+    /// The longest of the calls to the control, and of the pauses of the clients, that overlap with a call, or nearly.
     fn control_us(&self, event: &Event) -> u64 {
         self.control_between(event.sent_us, event.received_us)
     }
@@ -136,7 +138,10 @@ impl Record {
         let from = self.control.partition_point(|call| call.sent_us + CONTROL_MAX_US < first_us);
         let near = self.control[from..].iter().take_while(|call| call.sent_us <= last_us);
         let near = near.filter(|call| call.received_us >= first_us);
-        near.map(|call| call.received_us - call.sent_us).max().unwrap_or(0)
+        let longest_us = near.map(|call| call.received_us - call.sent_us).max().unwrap_or(0);
+        let from = self.pauses.partition_point(|(_, to_us)| *to_us < first_us);
+        let near = self.pauses[from..].iter().take_while(|(from_us, _)| *from_us <= last_us);
+        near.map(|(from_us, to_us)| to_us - from_us).max().unwrap_or(0).max(longest_us)
     }
 
     /// Times of calls that are chosen, as clients saw them.
@@ -201,13 +206,29 @@ mod tests {
     fn what_the_control_took_at_the_same_time_is_not_blamed() {
         let call = |(sent_us, received_us)| Control { sent_us, received_us, is_exact: true };
         let control = [(0, 300), (50_000, 90_000), (200_000, 200_300)].map(call).to_vec();
-        let record = Record { events: Vec::new(), control };
+        let record = Record { control, ..Record::default() };
         assert_eq!(record.blamed_us(&event(60_000, 110_000)), 10_000, "the machine slept for 40 ms");
         assert_eq!(record.blamed_us(&event(205_000, 235_000)), 29_700);
         assert_eq!(record.blamed_us(&event(120_000, 150_000)), 30_000, "nobody else waited");
         let all = [event(60_000, 110_000), event(120_000, 150_000), event(205_000, 206_000)];
         let times = record.blamed(all.iter());
         assert_eq!((times.count, times.p99_us, times.max_us), (2, 30_000, 30_000));
+    }
+
+    #[test]
+    fn nor_is_what_held_up_the_clients() {
+        let control = [(0, 300), (1_000_500, 1_001_000)];
+        let control =
+            control.map(|(sent_us, received_us)| Control { sent_us, received_us, is_exact: true }).to_vec();
+        let pauses = vec![(400, 900_000), (950_000, 960_000)];
+        let record = Record { control, pauses, ..Record::default() };
+        let asleep = event(300, 900_700);
+        assert!(record.is_disturbed(&asleep), "the control was called before and after");
+        assert_eq!(record.blamed_us(&asleep), 800);
+        assert!(
+            record.is_disturbed(&event(930_000, 955_000)) && !record.is_disturbed(&event(910_000, 930_000))
+        );
+        assert!(!record.is_disturbed(&event(970_000, 980_000)));
     }
 
     #[test]

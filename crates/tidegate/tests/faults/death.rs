@@ -7,7 +7,7 @@ use tidegate_clock::Stopwatch;
 use tidegate_testbed::Kind;
 
 use crate::audit::Event;
-use crate::report::{Report, row};
+use crate::report::{Lost, Report, row};
 use crate::rig::{Needs, PRIMARIES, Rig};
 use crate::support::{Http, Setup};
 use crate::switch::{Protection, Way};
@@ -67,8 +67,8 @@ fn our_process_dies(kind: Kind, way: Way, report: &mut Report) {
     report.figure("retried", retried);
     let all: Vec<usize> = (0..PRIMARIES).collect();
     report.recovers(&run, &all, store_us);
-    report.exact(&run, 0);
-    report.charged(&run, 0);
+    report.exact(&run, Lost::NONE);
+    report.charged(&run, Lost::NONE);
 }
 
 /// Starts the first node again; how many milliseconds later it says that it is ready.

@@ -42,6 +42,12 @@ const CONTROL_EVERY: u64 = 5;
 /// The loop looks at the time so often.
 const TICK: Duration = Duration::from_millis(1);
 
+/// If it looks later than this, the machine has held it up.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Calls that are due are made up for, those of longer pauses are not: a thousand at once would be a fault of their own.
+const MADE_UP_MAX: Duration = Duration::from_millis(50);
+
 /// Before a client connects again.
 const RECONNECT: Duration = Duration::from_millis(20);
 
@@ -180,14 +186,21 @@ async fn run(
     }
     let asked = Rc::new(asked);
     let metadata: &[(&str, &str)] = if style.tells_time { &[("grpc-timeout", "20m")] } else { &[] };
-    let (began, mut number, mut controls) = (watch.elapsed(), 0, 0);
+    let (mut began, mut number, mut controls) = (watch.elapsed(), 0, 0);
+    let mut looked = began;
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut extra = 0;
     while !shared.is_done.load(Ordering::Relaxed) {
         ticks.tick().await;
+        let (from, held_up) = (looked, watch.elapsed() - looked);
+        looked += held_up;
+        if held_up > PAUSE {
+            record.borrow_mut().pauses.push((from.as_micros() as u64, looked.as_micros() as u64));
+        }
+        began += held_up.saturating_sub(MADE_UP_MAX);
         extra += shared.burst.swap(0, Ordering::Relaxed);
-        let due = (watch.elapsed() - began).as_micros() as u64 * style.rate / 1_000_000 + extra;
+        let due = (looked - began).as_micros() as u64 * style.rate / 1_000_000 + extra;
         while number < due {
             let key = number as usize % asked.len();
             // Every key goes over every connection in turn.

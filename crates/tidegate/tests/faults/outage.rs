@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidegate_testbed::{Kind, Way as Direction, until};
 
-use crate::report::{Report, row};
+use crate::report::{Lost, Report, row};
 use crate::rig::{Needs, PRIMARIES, Rig};
 use crate::switch::{Protection, Way};
 
@@ -91,6 +91,6 @@ fn half_open_tcp(kind: Kind, way: Way, report: &mut Report) {
     report.opens(&run, &[SICK], fault_us);
     report.healthy(&run, &[SICK], fault_us);
     report.recovers(&run, &[SICK], well_us);
-    report.exact(&run, 0);
-    report.charged(&run, 0);
+    report.exact(&run, Lost::NONE);
+    report.charged(&run, Lost::NONE);
 }

@@ -6,12 +6,16 @@ use std::time::Duration;
 use rustix::process::Pid;
 use tidegate_testbed::{Kind, Options, Reply, Server, until};
 
-use crate::report::{Report, row, without};
+use crate::report::{Lost, Report, row, without};
 use crate::rig::{Needs, Rig, Rule};
 use crate::support::{self, Http, Setup};
 use crate::switch::{Protection, Way};
 
 const SICK: usize = 0;
+
+/// A node looks at its store when it starts; a busy machine may need seconds for that.
+const WARNS_MAX: Duration = Duration::from_secs(15);
+
 const BEFORE: Duration = Duration::from_millis(1_200);
 const AFTER: Duration = Duration::from_millis(1_800);
 
@@ -37,7 +41,7 @@ fn row_12_evicting_store() {
 
 #[test]
 fn row_11_is_red_without_its_protection() {
-    without(11, "store full", Protection::Policy, store_full);
+    without(11, "store full", Protection::Policy, "policies admitted more than they may", store_full);
 }
 
 /// A server that reads its data back is asked ten times a second at most. The dump is small, and the server is told to read it slowly.
@@ -56,6 +60,8 @@ fn loading(kind: Kind, way: Way, report: &mut Report) {
     let saved_us = rig.now_us();
     assert_eq!(server.command(&["SAVE"]), Reply::Status("OK".into()));
     let (fault_us, connections) = (rig.now_us(), rig.proxy(SICK).counts().connections);
+    server.kill();
+    let dead_us = rig.now_us();
     let restarted = server.restart();
     report.must(restarted.is_ok(), || format!("{restarted:?}"));
     // A primary that was away refuses everything for two seconds more, until it knows what became of the others.
@@ -69,15 +75,16 @@ fn loading(kind: Kind, way: Way, report: &mut Report) {
     let run = rig.finish();
     // What was charged between the dump and the end is forgotten.
     let forgotten = run.record.events.iter().filter(|event| {
-        event.is_exact() && event.is_admitted() && event.received_us >= saved_us && event.sent_us <= fault_us
+        let is_there = run.rig.keys[event.key].place == SICK && event.is_exact() && event.is_admitted();
+        is_there && event.received_us >= saved_us && event.sent_us <= dead_us
     });
-    let forgotten = forgotten.count() as u64;
+    let forgotten: u64 = forgotten.map(|event| event.cost).sum();
     report.answers(&run, fault_us);
     report.opens(&run, &[SICK], fault_us);
     report.healthy(&run, &[SICK], fault_us);
     report.recovers(&run, &[SICK], well_us);
-    report.exact(&run, forgotten);
-    report.charged(&run, forgotten);
+    report.exact(&run, forgotten.into());
+    report.charged(&run, forgotten.into());
     let per_s = connected as f64 / ((well_us - fault_us) as f64 / 1e6);
     report.in_time(per_s <= 10.0, || format!("{per_s:.1} connects a second to a server that loads"));
     report.figure("connects_per_s", (per_s * 10.0).round() / 10.0);
@@ -89,9 +96,9 @@ fn busy(kind: Kind, way: Way, report: &mut Report) {
     let rig = Rig::start(Needs::new(kind, way));
     let server = rig.server(SICK);
     assert_eq!(server.command(&["CONFIG", "SET", "lua-time-limit", "100"]).error(), None);
-    // A loop takes a processor, and here are few: all others come first.
+    // A loop takes a processor, and here are few: all others come first, but not so that it has none where they never rest.
     let pid = server.pid().and_then(|pid| Pid::from_raw(pid as i32));
-    rustix::process::setpriority_process(pid, 19).expect("a priority");
+    rustix::process::setpriority_process(pid, 10).expect("a priority");
     rig.pass(BEFORE);
     let fault_us = rig.now_us();
     let mut foreign = server.client().unwrap_or_else(|error| panic!("{error}"));
@@ -106,8 +113,8 @@ fn busy(kind: Kind, way: Way, report: &mut Report) {
     report.opens(&run, &[SICK], fault_us);
     report.healthy(&run, &[SICK], fault_us);
     report.recovers(&run, &[SICK], well_us);
-    report.exact(&run, 0);
-    report.charged(&run, 0);
+    report.exact(&run, Lost::NONE);
+    report.charged(&run, Lost::NONE);
     let stats = run.rig.server(SICK).command(&["INFO", "commandstats"]).text().unwrap_or_default();
     let kills = stats.lines().find_map(|line| line.strip_prefix("cmdstat_script|kill:calls="));
     let kills = kills.and_then(|rest| rest.split(',').next()).unwrap_or("0");
@@ -141,8 +148,8 @@ fn store_full(kind: Kind, way: Way, report: &mut Report) {
     report.answers(&run, fault_us);
     report.healthy(&run, &[SICK], fault_us);
     report.recovers(&run, &[SICK], well_us);
-    report.exact(&run, 0);
-    report.charged(&run, 0);
+    report.exact(&run, Lost::NONE);
+    report.charged(&run, Lost::NONE);
     let both = run.rig.keys.iter().filter(|key| key.rule == Rule::Pair && key.place == SICK).count();
     report.must(both > 0, || "no request with two counters met the full server".into());
 }
@@ -169,7 +176,7 @@ fn evicting_store(kind: Kind, way: Way, report: &mut Report) {
     let rules = "domain: faults\ndescriptors:\n  - key: quota\n    rate_limit: { limit: 5/1h }\n";
     let node = Setup::new(rules).set("store-url", &url).start();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let log = until("the node warns", Duration::from_secs(3), || match node.log() {
+    let log = until("the node warns", WARNS_MAX, || match node.log() {
         log if log.contains("evict") => Ok(()),
         log => Err(log),
     });
@@ -186,7 +193,7 @@ fn evicting_store(kind: Kind, way: Way, report: &mut Report) {
     assert!(!evicted.contains("evicted_keys:0\r"), "{evicted}");
     let seen = runtime.block_on(async {
         tokio::time::timeout(
-            Duration::from_secs(15),
+            WARNS_MAX,
             support::until("it is told", async || {
                 let count = node.metric("ratelimit_store_evicted_keys", "").await;
                 (count > 0).then_some(count)
