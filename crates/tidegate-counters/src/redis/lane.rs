@@ -181,6 +181,7 @@ impl Lane {
         takes: &[Take<'_>],
         now: Micros,
     ) -> Result<Pending, Unavailable> {
+        self.store.named()?;
         let server = self.wires.primary_id(way.0);
         let in_flight_max = self.store.servers.settings().in_flight_max;
         if self.waiting_for(server) >= in_flight_max {

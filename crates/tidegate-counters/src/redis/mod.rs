@@ -19,7 +19,7 @@ mod wires; // connections, and which server answers for what
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -48,6 +48,8 @@ pub struct RedisStore {
     alone: Alone,
     in_flight: AtomicU64,
     disagreements: AtomicU64,
+    /// Is it known under which secret the fleet names its counters?
+    has_names: AtomicBool,
     /// What is wrong with how each server is set up, as it said last.
     warnings: Mutex<BTreeMap<Address, Vec<String>>>,
 }
@@ -62,7 +64,24 @@ impl RedisStore {
     pub fn new(settings: RedisSettings, own: Arc<Memory>) -> Arc<Self> {
         let (servers, denials, alone) = (Servers::new(settings), Denials::default(), Alone::new(own));
         let (in_flight, disagreements) = (AtomicU64::new(0), AtomicU64::new(0));
-        Arc::new(Self { servers, denials, alone, in_flight, disagreements, warnings: Mutex::default() })
+        let (has_names, warnings) = (AtomicBool::new(true), Mutex::default());
+        Arc::new(Self { servers, denials, alone, in_flight, disagreements, has_names, warnings })
+    }
+
+    /// Says whether the node knows the secret of the fleet. As long as it does not, the store is not asked about counters, though it may
+    /// answer: under another secret they are others, and all are untouched.
+    pub fn knows_secret(&self, is_known: bool) {
+        self.has_names.store(is_known, Ordering::Release);
+    }
+
+    /// Can counters be asked for by the names that the fleet has for them?
+    fn named(&self) -> Result<(), Unavailable> {
+        if self.has_names.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        Err(Unavailable {
+            why: "the secret of the fleet, by which counters are named, is not known yet".into(),
+        })
     }
 
     /// A hand on it for the thread that calls.
@@ -254,6 +273,7 @@ impl RedisCounters {
     /// The values of the counters of some takes, and the time.
     async fn read(&self, takes: &[Take<'_>], now: Micros) -> Result<(Vec<Vec<u8>>, Micros), Unavailable> {
         let (lane, mut states) = (&self.lane, vec![Vec::new(); takes.len()]);
+        lane.store.named()?;
         let (until, mut time) = (lane.deadline(), now);
         let mut slots: Vec<u16> = takes.iter().map(|take| lane.store.slot(take, now)).collect();
         slots.sort_unstable();
@@ -323,6 +343,7 @@ impl Counters for RedisCounters {
     async fn reset(&self, key: Key, tag: Tag) -> Result<bool, Unavailable> {
         let store = &self.lane.store;
         store.alone.reset(key);
+        store.named()?;
         let mut delete = redis::cmd("DEL");
         delete.arg(keys::name(&store.servers.settings().prefix, tag, key));
         let slot = store.own_slot(tag, key);

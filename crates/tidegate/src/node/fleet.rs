@@ -1,8 +1,9 @@
 //! The counters that a fleet shares: which store, the secret that its nodes have in common, and how many of them there are.
 //!
 //! The secret is in the store. A node offers its own, and adopts what is there; it does so again at every heartbeat, so that a store that
-//! was emptied gets the secret in use back, and nodes that could not ask at their start join the others. With each heartbeat it says that
-//! it is there, and learns who else is: what it may spend alone is its part of that. And it looks whether the store is one that forgets.
+//! was emptied gets the secret in use back, and nodes that could not ask at their start join the others: until then `on_store_failure`
+//! answers, since by another secret they would find other counters. With each heartbeat a node says that it is there, and learns who else
+//! is: what it may spend alone is its part of that. And it looks whether the store is one that forgets.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
@@ -23,8 +24,10 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 const START_MAX: Duration = Duration::from_millis(400);
 /// How often the secret is offered again, a tenth more or less, so that not all nodes do it at once.
 const HEARTBEAT: Duration = Duration::from_secs(10);
-/// The same until the store has answered for the first time.
-const FIRST_HEARTBEAT: Duration = Duration::from_secs(1);
+/// The same until the store has answered for the first time: nothing is counted there before.
+const FIRST_HEARTBEAT: Duration = Duration::from_millis(250);
+/// Decisions that found their counters by the names of before have asked for them by then: that is one turn of a thread.
+const RENAMED: Duration = Duration::from_millis(20);
 /// Between two offers of a node that waits for the store.
 const OFFER_PAUSE: Duration = Duration::from_millis(50);
 /// How long one offer may take.
@@ -104,16 +107,18 @@ async fn beat(node: Weak<Node>, store: Arc<RedisStore>, mut agreed: bool) {
         let offered = timeout(OFFER_MAX, hand.agree_on_secret(node.rules.secret())).await;
         match offered.unwrap_or_else(|_| Err(too_late())) {
             Ok(secret) => {
-                if !agreed {
-                    tracing::info!(store = store.place(), "the store answers");
-                }
-                agreed = true;
-                show_up(&hand, id).await;
                 if node.rules.rekey(secret, |in_force| &in_force.book) {
                     tracing::warn!(
                         "the fleet has another secret, which is in use now: counters go on as the fleet's"
                     );
+                    sleep(RENAMED).await;
                 }
+                if !agreed {
+                    store.knows_secret(true);
+                    tracing::info!(store = store.place(), "the store answers");
+                }
+                agreed = true;
+                show_up(&hand, id).await;
             }
             Err(why) => {
                 if node.failures.line(&why, node.now()).is_some() {

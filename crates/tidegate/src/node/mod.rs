@@ -134,6 +134,7 @@ impl Running {
                 Err(why) => {
                     tracing::error!(%why, store = redis.place(), "the store does not answer: started without it, and \
                         on_store_failure answers until it does");
+                    redis.knows_secret(false);
                     (data.secret(), false)
                 }
             },

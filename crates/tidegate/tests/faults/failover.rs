@@ -47,7 +47,7 @@ fn row_04_failover_with_lag() {
 
 #[test]
 fn row_02_is_red_without_its_protection() {
-    without(2, "primary hangs", Protection::Time, "calls were not answered", primary_hangs);
+    without(2, "primary hangs", Protection::Time, "all answers within", primary_hangs);
 }
 
 fn primary_dies(kind: Kind, way: Way, report: &mut Report) {

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use serde_json::Value;
 use tidegate_testbed::{Cluster, Kind, Options, Reply, Server};
 use tokio::task::JoinSet;
 
@@ -31,12 +32,34 @@ fn redis() -> Server {
 
 /// A node on a store. The machine of a test may be busy: nobody is to be answered by policy for that.
 fn node(url: &str) -> Node {
+    patient(url).start()
+}
+
+fn patient(url: &str) -> Setup {
     Setup::new(RULES)
         .set("store-url", url)
         .set("store-timeout", "10s")
         .set("node-deadline", "20s")
         .set("store-connect-timeout", "5s")
-        .start()
+}
+
+/// What the counter of a request is called, if the store can be asked.
+async fn name(node: &Node, body: &str) -> Option<Value> {
+    let told = node.http().await.post("/v1/inspect", body).await;
+    (told.status == 200).then(|| told.json()["counters"][0]["key"].clone())
+}
+
+/// Waits until nodes have names for counters in common. One that a busy machine kept from asking the store at its start has its own before.
+async fn agree(nodes: &[&Node]) {
+    let body = body("few", "anybody");
+    until("they have the secret of the fleet", async || {
+        let mut names = Vec::new();
+        for node in nodes {
+            names.push(name(node, &body).await?);
+        }
+        names.iter().all(|name| *name == names[0]).then_some(())
+    })
+    .await;
 }
 
 fn body(key: &str, value: &str) -> String {
@@ -47,6 +70,7 @@ fn body(key: &str, value: &str) -> String {
 async fn nodes_share_limits_and_who_gives_back_gives_back_to_all() {
     let server = redis();
     let nodes = [node(&server.url()), node(&server.url())];
+    agree(&[&nodes[0], &nodes[1]]).await;
     let mut https = [Http::connect(nodes[0].http).await, Http::connect(nodes[1].http).await];
     let asked = body("few", "alice");
     for at in 0..5 {
@@ -116,6 +140,7 @@ async fn rush(nodes: &[Node], keys: &'static [&'static str], each: u64) -> HashM
 /// With `TIDEGATE_PROOF=50` these are a million checks.
 async fn admits_exactly(url: &str) {
     let nodes = [node(url), node(url), node(url)];
+    agree(&nodes.each_ref()).await;
     let proof = std::env::var("TIDEGATE_PROOF").ok().and_then(|times| times.parse().ok()).unwrap_or(1);
     let admitted = rush(&nodes, &["fixed", "log", "strict"], 208 * proof).await;
     assert_eq!((admitted["fixed"], admitted["log"]), (700, 500));
@@ -171,10 +196,27 @@ async fn while_the_store_is_away_rules_say_what_is_answered() {
         200,
         "a store that is away is no reason to take the node away"
     );
+    until("its circuit opens", async || {
+        rls.ask(&ask("few")).await;
+        (node.metric("ratelimit_circuit_opened_total", "").await > 0).then_some(())
+    })
+    .await;
+    let verbose = http.get("/readyz?verbose").await.body;
+    assert!(verbose.contains("degraded: "), "{verbose}");
     server.restart().unwrap_or_else(|error| panic!("{error}"));
     until("it counts again", async || {
         let told = http.post("/v1/check", &body("few", "x")).await.json();
-        (told["mode"] == "exact").then_some(())
+        let is_closed = node.metric("ratelimit_circuit_state", "").await == 0;
+        (told["mode"] == "exact" && is_closed).then_some(())
+    })
+    .await;
+    // A line for each change, and no more. They are written aside.
+    until("changes are told", async || {
+        let (log, opened) = (node.log(), node.metric("ratelimit_circuit_opened_total", "").await as usize);
+        let lines = |words| log.matches(words).count();
+        let told = (lines("of the store has opened"), lines("of the store has closed"));
+        assert!(told.0 <= opened, "{log}");
+        (told == (opened, opened)).then_some(())
     })
     .await;
 }
@@ -183,28 +225,33 @@ async fn while_the_store_is_away_rules_say_what_is_answered() {
 async fn a_node_that_starts_before_its_store_joins_the_others() {
     let server = redis();
     let first = node(&server.url());
+    agree(&[&first]).await;
+    let asked = body("few", "late");
+    let mut http = Http::connect(first.http).await;
+    for _ in 0..5 {
+        let told = http.post("/v1/check", &asked).await.json();
+        assert_eq!((&told["allowed"], &told["mode"]), (&true.into(), &"exact".into()), "{told}");
+    }
     server.stop(); // It hangs: connects, and answers nothing.
-    let second = Setup::new(RULES).set("store-url", &server.url()).start();
+    let second = patient(&server.url()).start();
     server.cont();
-    let body = body("few", "late");
-    let [mut one, mut other] = [Http::connect(first.http).await, Http::connect(second.http).await];
-    // Under the secret of the store both have the same key.
-    let key = one.post("/v1/inspect", &body).await.json()["counters"][0]["key"].clone();
-    until("it has the secret of the fleet", async || {
-        let told = other.post("/v1/inspect", &body).await;
-        (told.status == 200 && told.json()["counters"][0]["key"] == key).then_some(())
+    // Until it knows the secret of the fleet, it would find another counter in the store, and nothing in it.
+    let mut http = Http::connect(second.http).await;
+    until("it counts with the others", async || {
+        let told = http.post("/v1/check", &asked).await.json();
+        let is_exact = told["mode"] == "exact";
+        assert!(!is_exact || told["allowed"] == false, "{told}");
+        is_exact.then_some(())
     })
     .await;
+    agree(&[&first, &second]).await;
 }
 
 #[tokio::test]
 async fn a_node_counts_on_the_numbers_of_the_reference_server() {
     let server = redis();
-    let setup = Setup::new(RULES)
-        .set("store-url", &server.url())
-        .set("store-timeout", "10s")
-        .set("node-deadline", "20s");
-    let node = setup.set("store-reference-names", "true").start();
+    let node = patient(&server.url()).set("store-reference-names", "true").start();
+    agree(&[&node]).await;
     let rls = Grpc::connect(node.rls).await;
     assert_eq!(
         rls.ask(&asks("shop", [descriptor(&[("fixed", "x")])])).await.statuses[0].limit_remaining,
