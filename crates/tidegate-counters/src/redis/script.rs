@@ -47,3 +47,30 @@ fn text(laws: u8) -> String {
     let needed: String = needed.map(|law| law.replace("-- @judge", JUDGE)).collect();
     [HEAD, lists, LOOP, &needed, TAIL].concat()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What servers of other makes have too, and clusters can place.
+    #[test]
+    fn scripts_call_few_commands_and_name_all_their_keys() {
+        let all =
+            [&text(u8::MAX), include_str!("scripts/look.lua"), include_str!("scripts/nodes.lua")].concat();
+        let code: String = all.lines().map(|line| line.split("--").next().unwrap_or_default()).collect();
+        let mut calls = 0;
+        for rest in code.split("redis.").skip(1) {
+            let call = rest.strip_prefix("call('").unwrap_or_else(|| panic!("more than a call: {rest}"));
+            let (command, rest) = call.split_once('\'').expect("a command");
+            assert!(["TIME", "GET", "MGET", "SET"].contains(&command), "{command}");
+            let names = [", KEYS[", ", unpack(KEYS)", ", spread(KEYS)"];
+            let is_named = names.iter().any(|names| rest.starts_with(names));
+            assert!(is_named || command == "TIME" && rest.starts_with(')'), "{command}: whose key is it?");
+            calls += 1;
+        }
+        assert!(calls >= 8, "{calls}");
+        for library in ["cjson", "cmsgpack", "bit.", "os.", "server.", "loadstring"] {
+            assert!(!code.contains(library), "{library}");
+        }
+    }
+}

@@ -19,4 +19,5 @@ mod calls; // what a decision costs the store
 mod foreign; // values that are not ours
 mod ill; // rows 2 and 12: a server is silent, or forgets
 mod resets; // counters are reset while they are asked about
+mod rights; // what a user of the store has to be allowed
 mod saturation; // who is refused because of units that come back
