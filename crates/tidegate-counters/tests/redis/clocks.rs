@@ -2,8 +2,9 @@
 
 use tidegate_core::{Ask, Limit, Micros};
 use tidegate_counters::{Counters as _, RedisCounters};
-use tidegate_testbed::{Kind, Options, Reply, Server, ServerClock};
+use tidegate_testbed::{Kind, Options, Proxy, Reply, Server, ServerClock};
 
+use crate::readonly::follow;
 use crate::support::{
     Counter, PATIENT, Told, ask, ask_at, every_algorithm, nothing_lives_for_ever, now, store, with,
 };
@@ -89,6 +90,59 @@ fn clock_jumps(kind: Kind) {
         }
     }
     nothing_lives_for_ever(server.immortal_keys(&[]));
+}
+
+/// The same by a failover: the replica has all that its primary had, takes over, and its clock is off.
+fn taken_over_by_a_clock_that_is_off(kind: Kind) {
+    let noon_us = DAY_US / 2 + WINDOW.get() as i64 / 4 - (now().get() % DAY_US as u64) as i64;
+    let limits = every_algorithm(LIMIT, WINDOW);
+    let well = |result: Result<(), String>| result.unwrap_or_else(|error| panic!("{error}"));
+    for jump_s in [-5, 5, -3_600, 3_600] {
+        let clocks = [0; 2].map(|_| ServerClock::new().unwrap_or_else(|error| panic!("{error}")));
+        let [primary, replica] = clocks.each_ref().map(|clock| {
+            Server::start(kind, &Options::new().clock(clock)).unwrap_or_else(|error| panic!("{error}"))
+        });
+        // Before they know of each other: a connection on which an hour goes by at once would be given up.
+        well(clocks[0].shift(noon_us, &[&primary]));
+        well(clocks[1].shift(noon_us + jump_s * 1_000_000, &[&replica]));
+        follow(&replica, &primary);
+        let proxy = Proxy::start(primary.address()).unwrap_or_else(|error| panic!("{error}"));
+        with(&store(&proxy.url(), PATIENT), async |counters| {
+            for (at, (name, limit)) in limits.iter().enumerate() {
+                let (admitted, _) = drain(counters, Counter::of(at as u32), limit, name).await;
+                assert_eq!(admitted, LIMIT, "{name}");
+            }
+        });
+        let mut client = primary.client().unwrap_or_else(|error| panic!("{error}"));
+        let last = [vec!["SET", "last", "one", "EX", "600"], vec!["WAIT", "1", "4000"]];
+        let replies = client.pipeline(&last).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(replies[1], Reply::Integer(1), "the replica has all");
+        primary.kill();
+        assert_eq!(replica.command(&["REPLICAOF", "NO", "ONE"]).error(), None);
+        proxy.set_target(replica.address());
+        with(&store(&proxy.url(), PATIENT), async |counters| {
+            for (at, (name, limit)) in limits.iter().enumerate() {
+                let what = format!("{kind:?}, {name}, taken over {jump_s} s off");
+                let (admitted, last) = drain(counters, Counter::of(at as u32), limit, &what).await;
+                assert!(!last.admitted, "{what}: {:?}", last.answers);
+                match jump_s {
+                    3_600 => assert!(admitted <= LIMIT, "{what}: {admitted} admitted"),
+                    _ => assert_eq!(admitted, 0, "{what}"),
+                }
+            }
+        });
+        nothing_lives_for_ever(replica.immortal_keys(&[]));
+    }
+}
+
+#[test]
+fn row_21_a_replica_of_redis_whose_clock_is_off_admits_one_limit_more_at_most() {
+    taken_over_by_a_clock_that_is_off(Kind::Redis);
+}
+
+#[test]
+fn row_21_a_replica_of_valkey_whose_clock_is_off_admits_one_limit_more_at_most() {
+    taken_over_by_a_clock_that_is_off(Kind::Valkey);
 }
 
 /// Answers are given by the store's time, to the microsecond: between what it says before and after.

@@ -59,7 +59,8 @@ fn grows(what: &str, count: &AtomicU64) {
     more.unwrap_or_else(|error| panic!("{error}"));
 }
 
-fn follow(server: &Server, primary: &Server) {
+/// Makes a server the replica of another one, and waits until it has all that this has.
+pub(crate) fn follow(server: &Server, primary: &Server) {
     let (host, port) = (primary.address().ip().to_string(), primary.address().port().to_string());
     server.command(&["REPLICAOF", &host, &port]);
     follows(server);
