@@ -156,9 +156,12 @@ fn across_slots_what_was_charged_for_nothing_is_given_back() {
         for name in ["p_d_a_1_", "p_d_b_2_", "p_d_c_3_"] {
             let name = format!("{name}{START}");
             let is_one = || cluster.command_on(&name, &["GET", &name]) == Reply::Bytes(b"1".to_vec());
-            while !is_one() {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
+            let comes_back = async {
+                while !is_one() {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            };
+            tokio::time::timeout(Duration::from_secs(30), comes_back).await.expect("it is given back");
         }
     });
 }

@@ -58,7 +58,8 @@ async fn charge(counters: &RedisCounters, limit: &Limit) -> Result<bool, Unavail
 }
 
 fn check(kind: Kind) {
-    let cluster = Cluster::start(kind, 3, 1, 500).unwrap_or_else(|error| panic!("{error}"));
+    // Servers that a busy machine holds up for a moment are not to be taken for dead.
+    let cluster = Cluster::start(kind, 3, 1, 2_000).unwrap_or_else(|error| panic!("{error}"));
     let (primary, replica) = (&cluster.servers()[0], &cluster.servers()[3]);
     let limit = Limit::sliding_window(100_000, Micros::from_secs(3_600)).expect("a limit");
     run(&cluster, async |counters| {
@@ -87,11 +88,15 @@ fn check(kind: Kind) {
         assert!(waits < 50, "200 charges were waited for {waits} times");
         // The replica hangs: a charge that is not there does not count, and says so.
         replica.stop();
-        let why = charge(&counters, &limit).await.expect_err("the replica hangs").why;
-        assert!(why.contains("0 of 1 replicas"), "{why}");
+        let (mut why, mut tries) = (String::new(), 0);
+        while !why.contains("0 of 1 replicas") {
+            assert!(tries < 5, "{why}"); // The primary's word may be late on a busy machine.
+            why = charge(&counters, &limit).await.expect_err("the replica hangs").why;
+            tries += 1;
+        }
+        failed += tries;
         replica.cont();
         // The primary dies: whatever was told to be admitted is on the replica.
-        failed += 1;
         for _ in 0..50 {
             match charge(&counters, &limit).await {
                 Ok(was_admitted) => admitted += u64::from(was_admitted),
@@ -100,15 +105,19 @@ fn check(kind: Kind) {
         }
         primary.kill();
         cluster.wait_promoted(3).unwrap_or_else(|error| panic!("{error}"));
-        let used = loop {
-            if let Ok(seen) = counters.inspect(KEY, tag(), &limit, NOW).await {
-                break seen.used;
+        let known = async {
+            loop {
+                if let Ok(seen) = counters.inspect(KEY, tag(), &limit, NOW).await {
+                    break seen.used;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
             }
-            tokio::time::sleep(Duration::from_millis(20)).await;
         };
+        let used = tokio::time::timeout(Duration::from_secs(30), known).await.expect("it is asked again");
         let possible = admitted..=admitted + failed;
         assert!(possible.contains(&used), "{admitted} were admitted, {used} are known");
     });
+    assert_eq!(cluster.immortal_keys(&[]), Vec::<Vec<u8>>::new());
 }
 
 #[test]

@@ -120,4 +120,5 @@ fn a_crowd_on_one_counter_goes_out_in_a_few_calls_and_not_in_one() {
         assert!((0..300).all(|request| batch.admitted(request)));
         assert_eq!(called(&server), counts(&[("evalsha", 5), ("get", 5), ("set", 5)]));
     });
+    nothing_lives_for_ever(server.immortal_keys(&[]));
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use tidegate_clock::Stopwatch;
 use tidegate_core::Limit;
 use tidegate_counters::{RedisCounters, RedisStore};
 use tidegate_testbed::Kind;
@@ -81,8 +82,9 @@ async fn ask_and_go(counters: &Rc<RedisCounters>, asked: &[Counter], limit: &Lim
 
 /// Until nothing that was asked is under way any more.
 async fn settles(store: &RedisStore) {
-    let mut quiet = 0;
+    let (mut quiet, watch) = (0, Stopwatch::start());
     while quiet < 20 {
+        assert!(watch.elapsed() < 3 * PATIENT, "{} are under way", store.stats().in_flight);
         quiet = if store.stats().in_flight == 0 { quiet + 1 } else { 0 };
         tokio::time::sleep(Duration::from_millis(1)).await;
     }

@@ -4,7 +4,9 @@ use tidegate_core::{Ask, PortableError};
 use tidegate_counters::Take;
 use tidegate_testbed::{Kind, Reply, Server};
 
-use crate::support::{Counter, HOUR, PATIENT, ask, every_algorithm, server, store, used, with};
+use crate::support::{
+    Counter, HOUR, PATIENT, ask, every_algorithm, nothing_lives_for_ever, server, store, used, with,
+};
 
 /// Fails the request, says why, and leaves the value, byte for byte. Gives why.
 fn is_left_as_it_is(server: &Server, name: &str, takes: &[Take<'_>], what: &str) -> String {
@@ -79,6 +81,7 @@ fn left_as_they_are(kind: Kind) {
             is_left_as_it_is(&server, &name, &[charge(counter)], &what);
         }
     }
+    nothing_lives_for_ever(server.immortal_keys(&[]));
 }
 
 #[test]

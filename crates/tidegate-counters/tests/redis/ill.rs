@@ -29,8 +29,8 @@ fn only_what_is_on_a_silent_server_goes_by_policy() {
     let three = one_on_each(&cluster, 0);
     let limit = Limit::sliding_window(100, HOUR).expect("a limit");
     let full = Limit::sliding_window(1, HOUR).expect("a limit");
-    // Enough time for the servers that do answer, on a busy machine.
-    let store = store(&cluster.url(), Duration::from_millis(300));
+    // Enough time for the servers that do answer, on a machine that sleeps for a moment.
+    let store = store(&cluster.url(), Duration::from_millis(1_500));
     with(&store, async |counters| {
         let warm = three.map(|counter| counter.charge(&limit, 1));
         assert!(ask(counters, &warm).await.expect("all answer").admitted);
@@ -126,6 +126,7 @@ fn a_silent_server_is_left_alone_and_found_again() {
         heals("it speaks again").await;
         assert_eq!(opened(), before + 1, "once, for one silence");
     });
+    nothing_lives_for_ever(server.immortal_keys(&[]));
 }
 
 /// There is no queue: who comes when as many wait as may is answered by policy at once. Those who wait for a silent server take no place
@@ -163,6 +164,7 @@ fn no_more_wait_for_a_silent_server_than_may_and_nobody_else_does() {
         assert!(why[8].contains("8 requests wait"), "{why:?}");
         assert!(why[..8].iter().all(|why| why.contains("deadline")), "{why:?}");
     });
+    nothing_lives_for_ever(cluster.immortal_keys(&[]));
 }
 
 /// `circuit: {failures: 5, within: 10s, open_for: 30s}`.
@@ -193,6 +195,7 @@ fn a_circuit_can_be_slow_as_the_seed_wants_it() {
             (CircuitState::Open, 1)
         );
     });
+    nothing_lives_for_ever(server.immortal_keys(&[]));
 }
 
 #[test]

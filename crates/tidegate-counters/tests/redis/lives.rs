@@ -124,7 +124,8 @@ fn row_28_a_counter_is_kept_for_the_slowest_of_the_limits_that_one_call_judges_i
             let reset_ms = batch.answers(1)[0].verdict.reset_after.get() / 1_000;
             let left_ms = server.command(&["PTTL", &counter.name()]).integer().expect("a number");
             assert!(reset_ms > 20 * 60 * 1_000, "{reset_ms}");
-            assert!(left_ms + 1_000 > reset_ms as i64, "{second:?}: kept for {left_ms} ms of {reset_ms}");
+            // By the fast one it would be seconds. (The machine may sleep between the two.)
+            assert!(left_ms + 60_000 > reset_ms as i64, "{second:?}: kept for {left_ms} ms of {reset_ms}");
         }
     });
     nothing_lives_for_ever(server.immortal_keys(&[]));

@@ -1,7 +1,6 @@
 //! Rows 6 and 7: slots move with their keys while they are charged, and a slot stays half moved.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::time::Duration;
 
 use tidegate_clock::Stopwatch;
 use tidegate_core::Limit;
@@ -125,7 +124,7 @@ fn row_6_what_is_charged_while_slots_of_valkey_move_is_charged_once() {
 /// each alone is charged; when the move has ended, so are both.
 fn half_moved(kind: Kind) {
     let cluster = cluster(kind, 0);
-    let store = store(&cluster.url(), Duration::from_secs(2));
+    let store = store(&cluster.url(), PATIENT);
     let limit = Limit::sliding_window(100, HOUR).expect("a limit");
     let (here, there) = (Counter::of(5), Counter::of(5).beside(0));
     let slot = here.slot();

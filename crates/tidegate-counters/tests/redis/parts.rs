@@ -248,4 +248,5 @@ fn places_of_a_refused_request_are_released_and_those_held_before_stay() {
         );
         assert_eq!(used(counters, three[1], &places).await, 2);
     });
+    nothing_lives_for_ever(cluster.immortal_keys(&[]));
 }

@@ -10,7 +10,8 @@
 //! than the limit stood in that counter's window, those included that were admitted in the same microsecond. What a node refused from
 //! memory counts like any other answer.
 //!
-//! `cargo test` looks for two seconds and asserts that the share is far from terrible. `TIDEGATE_SATURATION_S=20` looks for longer;
+//! `cargo test` looks for two seconds and asserts that the share is far from terrible. A machine that sleeps for a moment lets a thousand
+//! requests come at once, which refuse each other; so it looks again, three times at most. `TIDEGATE_SATURATION_S=20` looks for longer;
 //! `TIDEGATE_SATURATION_RATE` is the number of requests per second, which has to be one that the machine can serve. The goal is less than 1
 //! % of all requests.
 
@@ -21,12 +22,13 @@ use std::time::Duration;
 use tidegate_clock::Stopwatch;
 use tidegate_core::{Limit, Micros};
 use tidegate_counters::{Mode, RedisCounters, RedisStore};
-use tidegate_testbed::Kind;
+use tidegate_testbed::{Cluster, Kind};
 use tokio::task::JoinSet;
 
 use crate::support::{Counter, Dice, PATIENT, ask, cluster, nothing_lives_for_ever, one_on_each, store};
 
 const NODES: u64 = 2;
+const ATTEMPTS: usize = 3;
 const COUNTERS: u32 = 6;
 const WINDOW: Micros = Micros::from_secs(1);
 /// How much of what is asked for the limits admit, in percent.
@@ -125,6 +127,28 @@ fn few_are_refused_because_of_units_that_come_back() {
     let amount = rate * WINDOW.get() / 1_000_000 / u64::from(COUNTERS) * SHARE / 100;
     let limit = Limit::sliding_log(amount, WINDOW).expect("a limit");
     let places = one_on_each(&cluster, 0);
+    // Where it was worse than this, somebody else may have had the machine.
+    let mut last = Ok(());
+    for _ in 0..ATTEMPTS {
+        last = measured(&cluster, &limit, places, amount, rate, seconds);
+        match &last {
+            Ok(()) => break,
+            Err(why) => println!("{why}"),
+        }
+    }
+    last.unwrap_or_else(|why| panic!("{why}"));
+    nothing_lives_for_ever(cluster.immortal_keys(&[]));
+}
+
+/// Looks once. If too many were refused for nothing, and the machine was not too slow to say so, it tells.
+fn measured(
+    cluster: &Cluster,
+    limit: &Limit,
+    places: [Counter; 3],
+    amount: u64,
+    rate: u64,
+    seconds: u64,
+) -> Result<(), String> {
     let mut all = Vec::new();
     std::thread::scope(|scope| {
         let nodes: Vec<_> = (0..NODES).map(|node| (node, store(&cluster.url(), PATIENT))).collect();
@@ -151,12 +175,12 @@ fn few_are_refused_because_of_units_that_come_back() {
         all.len()
     );
     assert!(refused > 0, "the limits were never reached");
-    if slow_us < SERVICE_US {
-        assert!(share < 5.0, "{share:.2} % of all requests were refused for nothing");
-    } else {
+    if slow_us >= SERVICE_US {
         println!(
             "which says nothing: this machine is too busy, in service most would not have been answered"
         );
+    } else if share >= 5.0 {
+        return Err(format!("{share:.2} % of all requests were refused for nothing"));
     }
-    nothing_lives_for_ever(cluster.immortal_keys(&[]));
+    Ok(())
 }

@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread::ScopedJoinHandle;
-use std::time::Duration;
 
 use tidegate_core::Limit;
 use tidegate_counters::{Batch, Counters};
@@ -80,7 +79,7 @@ fn row_5_no_request_fails_while_valkey_forgets_the_scripts() {
 #[test]
 fn row_5_after_a_restart_only_what_was_counted_is_lost() {
     let server = server(Kind::Redis);
-    let store = store(&server.url(), Duration::from_secs(2));
+    let store = store(&server.url(), PATIENT / 2);
     let limit = Limit::sliding_window(10_000_000, HOUR).expect("a limit");
     let (phase, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let admitted = [0, 1].map(|_| AtomicU64::new(0));

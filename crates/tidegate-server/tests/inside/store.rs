@@ -97,11 +97,12 @@ fn the_answer_comes_by_the_deadline_and_in_time_for_callers_with_less_patience()
     };
     let patience = Duration::from_millis(12);
     let (slow, quick) = (took(None), took(Some(patience)));
-    // With slack: the machine may be busy. Without the timer it would be ten seconds.
-    assert!(slow >= Duration::from_millis(15) && slow < Duration::from_millis(500), "{slow:?}");
-    assert!(quick >= Duration::from_millis(9) && quick < Duration::from_millis(500), "{quick:?}");
-    let least = (0..10).map(|_| took(Some(patience))).min().expect("ten");
-    assert!(least < patience, "before the caller gives up: {least:?}");
+    // With slack: the machine may sleep. Without the timer it would be ten seconds.
+    let slack = Duration::from_secs(5);
+    assert!(slow >= Duration::from_millis(15) && slow < slack, "{slow:?}");
+    assert!(quick >= Duration::from_millis(9) && quick < slack, "{quick:?}");
+    // Before the caller gives up, whenever nobody else has the machine.
+    assert!((0..300).any(|_| took(Some(patience)) < patience));
 }
 
 #[test]

@@ -240,7 +240,8 @@ async fn calls_that_are_taken_back_under_load_are_charged_once_or_not_at_all() {
 
 #[tokio::test]
 async fn a_node_that_ends_says_so_first_and_finishes_what_it_took() {
-    let node = Setup::new(&rules(500, "")).set("node-drain-delay", "2s").start();
+    // Long enough for all that is asked meanwhile, also if the machine sleeps for a moment.
+    let node = Setup::new(&rules(500, "")).set("node-drain-delay", "4s").start();
     let (rls, mut http) = (node.rls().await, node.http().await);
     let mut waiting = Frames::connect(node.rls).await;
     assert!(waiting.send(&head(1)).await);

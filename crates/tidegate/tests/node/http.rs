@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::{Node, Setup};
+use crate::support::{Node, Setup, at_once};
 
 const RULES: &str = "
 domain: shop
@@ -72,16 +72,20 @@ async fn a_check_has_a_short_and_a_long_form() {
 async fn who_enforces_gets_the_status_and_body_of_a_refusal() {
     let node = Node::start(RULES);
     let mut http = node.http().await;
-    let orders = r#"{"clientId": "alice", "endpoint": "POST /orders"}"#;
-    for query in ["?enforce", "?enforce=true"] {
-        assert_eq!(http.post(&format!("/v1/check{query}"), orders).await.status, 200);
-    }
-    let refused = http.post("/v1/check?enforce=1", orders).await;
+    let (orders, refused) = at_once(async |turn| {
+        let orders = format!(r#"{{"clientId": "alice{turn}", "endpoint": "POST /orders"}}"#);
+        for query in ["?enforce", "?enforce=true"] {
+            assert_eq!(http.post(&format!("/v1/check{query}"), &orders).await.status, 200);
+        }
+        let refused = http.post("/v1/check?enforce=1", &orders).await;
+        (orders, refused)
+    })
+    .await;
     assert_eq!((refused.status, refused.header("retry-after")), (429, "3600"));
     assert_eq!(refused.header("ratelimit"), "\"orders\";r=0;t=3600");
     let error = &refused.json()["error"];
     assert_eq!((&error["code"], &error["limit"]), (&json!("RATE_LIMITED"), &json!(2)));
-    assert_eq!(http.post("/v1/check?enforce=false", orders).await.status, 200, "nobody enforces");
+    assert_eq!(http.post("/v1/check?enforce=false", &orders).await.status, 200, "nobody enforces");
 
     let setup = Setup::new(RULES).set("http-body", "problem").set("http-headers", "none");
     let node = setup.start();

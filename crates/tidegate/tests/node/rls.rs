@@ -4,7 +4,7 @@ use prost::Message as _;
 
 use crate::support::grpc::{SHOULD_RATE_LIMIT, framed};
 use crate::support::messages::{Descriptor, Override, Request, Response, Status, Value};
-use crate::support::{Grpc, Node, Setup, asks, descriptor, until};
+use crate::support::{Grpc, Node, Setup, asks, at_once, descriptor, until};
 
 const OK: i32 = 1;
 const OVER: i32 = 2;
@@ -262,7 +262,12 @@ async fn a_limit_is_told_in_its_largest_unit() {
         assert_eq!(limit.map_or("", |limit| &limit.name), if key == "user" { "per-user" } else { "" });
     }
     // A moment later less than ten seconds are left: Envoy rounds down, so it has to be told ten.
-    let refused = status(&rls, descriptor(&[("short", "x")])).await;
+    let refused = at_once(async |turn| {
+        let who = format!("x{turn}");
+        status(&rls, descriptor(&[("short", &who)])).await;
+        status(&rls, descriptor(&[("short", &who)])).await
+    })
+    .await;
     assert_eq!((refused.code, refused.duration_until_reset.map(|reset| reset.seconds)), (OVER, Some(10)));
 }
 
@@ -329,7 +334,11 @@ async fn headers_bodies_and_metadata_come_where_they_are_wanted() {
         let headers = response.response_headers_to_add.iter();
         headers.map(|header| format!("{}: {}", header.key, header.value)).collect()
     };
-    let admitted = rls.ask(&asks("shop", [hits(&[("user", "a")], 3)])).await;
+    let (admitted, refused) = at_once(async |turn| {
+        let asked = asks("shop", [hits(&[("user", &format!("a{turn}"))], 3)]);
+        (rls.ask(&asked).await, rls.ask(&asked).await)
+    })
+    .await;
     assert_eq!(
         headers(&admitted),
         ["ratelimit-policy: \"per-user\";q=5;w=3600", "ratelimit: \"per-user\";r=2;t=3600"]
@@ -342,7 +351,6 @@ async fn headers_bodies_and_metadata_come_where_they_are_wanted() {
     assert_eq!((&told["rule"], &told["mode"]), (&text("shop|user#per-user"), &text("local")));
     assert_eq!((&told["bound_over"], &told["bound_under"]), (&number(0.0), &number(0.0)));
 
-    let refused = rls.ask(&asks("shop", [hits(&[("user", "a")], 3)])).await;
     assert_eq!(
         headers(&refused),
         [

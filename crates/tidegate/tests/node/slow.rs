@@ -64,7 +64,7 @@ async fn two_thousand_slow_sockets_hurt_nobody_and_are_closed() {
         closed(socket).await;
     }
     // Five seconds are promised, and two for those of HTTP; the machine may be busy.
-    assert!(watch.elapsed() < Duration::from_secs(15), "{:?}", watch.elapsed());
+    assert!(watch.elapsed() < Duration::from_secs(30), "{:?}", watch.elapsed());
     until("their places come back", async || {
         let open = node.metric("tidegate_connections", "").await;
         (open <= 3).then_some(())

