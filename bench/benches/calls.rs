@@ -59,7 +59,7 @@ library_benchmark_group!(name = calls, benchmarks = call);
 main!(library_benchmark_groups = calls);
 
 fn prepared(descriptors: &[&[(&str, &str)]]) -> &'static mut Prepared {
-    let files = RuleFiles { texts: vec![("rules".into(), RULES)], ..RuleFiles::default() };
+    let files = RuleFiles { texts: vec![("rules".into(), RULES.into())], ..RuleFiles::default() };
     let rules =
         LiveRules::start_with(files, Secret::new([7; 16]), |book, before| InForce::new(book, 1, before));
     let Ok((rules, _)) = rules else { panic!("the rules are not valid") };
@@ -67,6 +67,7 @@ fn prepared(descriptors: &[&[(&str, &str)]]) -> &'static mut Prepared {
     let node = Node {
         rules,
         store: Store::Memory(Arc::new(Memory::new(MemorySize::of_bytes(1 << 20), NOW).expect("memory"))),
+        xds: None,
         failures: StoreFailures::default(),
         clock: Clock::from(&ManualClock::at(NOW.get())),
         metrics: Metrics::new(1),

@@ -240,6 +240,13 @@ codes! {
               with `rediss` for TLS.",
         bad: "", good: "",
     }
+    BadXds "bad-xds" Error "this names no source of rules" {
+        means: "`xds` says from which server rules come, and how it is asked. With half of that, a node would wait for rules that never \
+                come; with files beside it, nobody could say which rules hold.",
+        fix: "Write `xds.server` as `host:port`, `xds.node_metadata` as `name=value` and `xds.headers` as `name:value`. Set either \
+              `rules.path` or `xds.server`.",
+        bad: "", good: "",
+    }
     NoRuleFiles "no-rule-files" Error "no rule file was found" {
         means: "Below the folder of rules there is no file whose name ends in `.yaml`, `.yml` or `.json`. A folder that is not mounted \
                 looks like this, so it is not taken for \"no rules\".",

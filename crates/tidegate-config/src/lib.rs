@@ -76,7 +76,7 @@ pub use scalars::{Cidr, Percent};
 pub use schema::{rule_tests_schema, rules_schema, schema, settings_schema};
 pub use settings::{
     FILE_VARIABLE, Given, InternalSettings, ListenerSettings, Resolved, SETTINGS, SETTINGS_FILE, Said,
-    Setting, Settings, StoreSettings, TlsSettings, resolve,
+    Setting, Settings, StoreSettings, TlsSettings, XdsSettings, XdsTlsSettings, resolve,
 };
 pub use source::{LineColumn, Sources, Span};
 pub use times::{Rate, TimeUnit, Window};

@@ -27,6 +27,8 @@ pub struct LiveRules<T = Book> {
 
 /// What the last load left behind.
 struct Last {
+    /// The texts that were loaded beside the files.
+    texts: Vec<(String, Arc<str>)>,
     /// What the files looked like.
     seen: Fingerprint,
     /// What keys are hashed under.
@@ -55,16 +57,39 @@ impl<T: Send + Sync + 'static> LiveRules<T> {
             return Err(Box::new(loaded));
         }
         let book = Book::new(std::mem::take(&mut loaded.domains), secret);
-        let live = Self {
+        let live = Self::new(files, seen, secret, book, make);
+        live.loads.store(1, Ordering::Relaxed);
+        Ok((Arc::new(live), loaded))
+    }
+
+    /// The same where rules will come later, by [`Self::replace`]: until then there are none, and [`Self::is_loaded`] says so. `files` says
+    /// what holds for them.
+    pub fn start_empty(
+        files: RuleFiles,
+        secret: Secret,
+        make: impl Fn(Book, Option<&T>) -> T + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        let files = RuleFiles { paths: Vec::new(), texts: Vec::new(), ..files };
+        Arc::new(Self::new(files, Fingerprint::new(), secret, Book::new(Vec::new(), secret), make))
+    }
+
+    fn new(
+        mut files: RuleFiles,
+        seen: Fingerprint,
+        secret: Secret,
+        book: Book,
+        make: impl Fn(Book, Option<&T>) -> T + Send + Sync + 'static,
+    ) -> Self {
+        let texts = std::mem::take(&mut files.texts);
+        Self {
             files,
             in_force: ArcSwap::from_pointee(make(book, None)),
             make: Box::new(make),
-            loading: Mutex::new(Last { seen, secret }),
-            loads: AtomicU64::new(1),
+            loading: Mutex::new(Last { texts, seen, secret }),
+            loads: AtomicU64::new(0),
             failures: AtomicU64::new(0),
             last_failed: AtomicBool::new(false),
-        };
-        Ok((Arc::new(live), loaded))
+        }
     }
 
     /// What is in force. Held for one request: whoever holds it longer keeps an old one alive.
@@ -77,9 +102,23 @@ impl<T: Send + Sync + 'static> LiveRules<T> {
     /// where those stay the same.
     pub fn reload(&self) -> Loaded {
         let mut last = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        let texts = last.texts.clone();
+        self.load_with(texts, &mut last)
+    }
+
+    /// Loads other texts in place of those before, and the files again. If there is an error in them, the ones before stay, and are what
+    /// [`Self::reload`] loads.
+    pub fn replace(&self, texts: Vec<(String, Arc<str>)>) -> Loaded {
+        let mut last = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        self.load_with(texts, &mut last)
+    }
+
+    fn load_with(&self, texts: Vec<(String, Arc<str>)>, last: &mut Last) -> Loaded {
+        let files = RuleFiles { texts, ..self.files.clone() };
         let mut loaded;
-        (loaded, last.seen) = load_marked(&self.files);
+        (loaded, last.seen) = load_marked(&files);
         if loaded.is_valid() {
+            last.texts = files.texts;
             let book = Book::new(std::mem::take(&mut loaded.domains), last.secret);
             self.in_force.store(Arc::new((self.make)(book, Some(&self.in_force.load()))));
             self.loads.fetch_add(1, Ordering::Relaxed);
@@ -107,6 +146,12 @@ impl<T: Send + Sync + 'static> LiveRules<T> {
     /// What keys are hashed under.
     pub fn secret(&self) -> Secret {
         self.loading.lock().unwrap_or_else(PoisonError::into_inner).secret
+    }
+
+    /// Have rules ever been put in force?
+    #[inline]
+    pub fn is_loaded(&self) -> bool {
+        self.loads.load(Ordering::Relaxed) > 0
     }
 
     /// How often rules were put in force, the first time included, and how often they had errors.

@@ -32,7 +32,7 @@ pub struct RuleFiles {
     /// Files, and folders of files.
     pub paths: Vec<PathBuf>,
     /// Texts that are here already, by name.
-    pub texts: Vec<(String, &'static str)>,
+    pub texts: Vec<(String, Arc<str>)>,
     /// Bounds of each file.
     pub caps: Caps,
     /// May a domain stand in several documents?

@@ -16,6 +16,7 @@ pub mod rls; // Envoy's rate limit protocol
 mod serve; // which entrance answers
 mod tls; // certificates
 mod waiting; // futures of one thread
+mod xds; // the server that rules come from
 
 pub use decide::{Asks, Decision, Room, TAKES_MAX, decide, decide_as};
 pub use explain::{
@@ -32,3 +33,4 @@ pub use receipts::{CHARGES_MAX, Charges, Receipts};
 pub use serve::{AnyBody, Entrances};
 pub use tls::{Tls, TlsError, TlsFiles};
 pub use waiting::at_once;
+pub use xds::XdsStatus;

@@ -32,6 +32,7 @@ use crate::reply::PolicyNames;
 use crate::reply::body::BodyStyle;
 use crate::reply::headers::Dialect;
 use crate::waiting::{at_once, caught};
+use crate::xds::XdsStatus;
 
 /// What a key takes in the table, as far as it is the same for all.
 const SLOT_BYTES: u64 = 16;
@@ -39,6 +40,10 @@ const SLOT_BYTES: u64 = 16;
 const ROOMS_MAX: usize = 64;
 /// How much a thread may do later, when nobody waits for it any more. What comes then is left undone.
 const LATER_MAX: usize = 1_024;
+
+/// What is answered until the first rules came, in the words of envoyproxy/ratelimit. Without rules nothing is known of any request, and to
+/// let all pass would be to switch limits off.
+pub(crate) const NO_RULES: &str = "no rate limit configuration loaded";
 
 /// The rules in force, with what is worked out once for each of them.
 #[derive(Debug)]
@@ -75,6 +80,8 @@ pub struct ReplyStyle {
 pub struct Node {
     /// The rules.
     pub rules: Arc<LiveRules<InForce>>,
+    /// The server that they come from, if they come from one.
+    pub xds: Option<Arc<XdsStatus>>,
     /// The counters.
     pub store: Store,
     /// What went wrong with them, for the log and for whoever asks.
@@ -122,7 +129,18 @@ pub struct Node {
 impl Node {
     /// Is it ready for requests?
     pub fn is_ready(&self) -> bool {
-        !self.draining.load(Ordering::Relaxed)
+        self.unready().is_none()
+    }
+
+    /// Why it is not, in a few words.
+    pub fn unready(&self) -> Option<&'static str> {
+        if self.draining.load(Ordering::Relaxed) {
+            Some("draining")
+        } else if !self.rules.is_loaded() {
+            Some(NO_RULES)
+        } else {
+            None
+        }
     }
 
     /// The domain of a request that does not name one: the one that was set, or the only one there is.
@@ -168,6 +186,7 @@ impl Node {
             started_at: Micros::new(self.started_us),
             build: self.build,
             store,
+            xds: self.xds.as_ref().map(|xds| xds.gauges()),
         }
     }
 

@@ -15,7 +15,9 @@ use tidegate_core::Micros;
 use crate::metrics::{CoreSums, DURATION_BOUNDS_US};
 use crate::rules::{PARTS, REMAINING_BOUNDS, RuleSums};
 use crate::table::{self, Kind, Metric};
-use crate::words::{ConnectionRefused, Evicted, InternalCall, Policy, Reason, RequestOutcome, Said, Server};
+use crate::words::{
+    ConnectionRefused, Evicted, InternalCall, Policy, Reason, RequestOutcome, Said, Server, XdsUpdate,
+};
 use crate::{Gauges, Metrics, RuleMetrics, StoreServer, log};
 
 /// What the page is sent as.
@@ -241,6 +243,7 @@ impl Page {
         Family::new(encoder, &table::RELOAD_SUCCESSFUL)?.gauge(&[], successful)?;
         Family::new(encoder, &table::RELOADS)?.counter(&[], gauges.reloads)?;
         Family::new(encoder, &table::RELOAD_FAILURES)?.counter(&[], gauges.reload_failures)?;
+        self.write_xds(encoder)?;
         let mut family = Family::new(encoder, &table::CONNECTIONS)?;
         for (server, open) in Server::ALL.iter().zip(gauges.connections) {
             family.gauge(&[server.word()], open)?;
@@ -248,6 +251,21 @@ impl Page {
         Family::new(encoder, &table::START_TIME)?.gauge(&[], seconds(gauges.started_at))?;
         let build = gauges.build;
         Family::new(encoder, &table::BUILD_INFO)?.info(&[build.version, build.commit, build.profile])
+    }
+
+    /// Where rules come from files there are no rows.
+    fn write_xds(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let Some(xds) = &self.gauges.xds else { return Ok(()) };
+        Family::new(encoder, &table::XDS_CONNECTED)?.gauge(&[], u32::from(xds.connected))?;
+        let mut family = Family::new(encoder, &table::XDS_UPDATES)?;
+        for result in XdsUpdate::ALL {
+            let count = match result {
+                XdsUpdate::Accepted => xds.accepted,
+                XdsUpdate::Rejected => xds.rejected,
+            };
+            family.counter(&[result.word()], count)?;
+        }
+        Ok(())
     }
 }
 

@@ -48,6 +48,19 @@ pub struct Gauges {
 
     /// The store that the fleet shares; none on counters in memory.
     pub store: Option<StoreGauges>,
+    /// The xDS server that rules come from; none where they come from files.
+    pub xds: Option<XdsGauges>,
+}
+
+/// What is known of an xDS server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct XdsGauges {
+    /// Is there a connection?
+    pub connected: bool,
+    /// Rules that were put in force, since the start.
+    pub accepted: u64,
+    /// Rules that were not.
+    pub rejected: u64,
 }
 
 /// What is known of a store elsewhere.

@@ -1,6 +1,8 @@
 //! Every metric, once: what is scraped, the document and its tests are made from this table.
 
-use crate::words::{ConnectionRefused, Evicted, InternalCall, Policy, Reason, RequestOutcome, Said, Server};
+use crate::words::{
+    ConnectionRefused, Evicted, InternalCall, Policy, Reason, RequestOutcome, Said, Server, XdsUpdate,
+};
 
 /// One metric.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -288,6 +290,17 @@ table! {
     RELOAD_FAILURES =
         Metric::counter("tidegate_config_reload_failures_total", "loads", "Those that failed.");
     RULES = Metric::gauge("tidegate_rules", "rules", "Rules in force.");
+    XDS_CONNECTED = Metric::gauge(
+        "tidegate_xds_connected",
+        "0 or 1",
+        "Is there a connection to the xDS server that rules come from? If not, the last ones stay in force.",
+    );
+    XDS_UPDATES = Metric::counter(
+        "tidegate_xds_updates_total",
+        "updates",
+        "Rules that came from the xDS server and were others than before, by what became of them.",
+    )
+    .by(&[label("result", XdsUpdate::WORDS)]);
 
     LOG_LINES_LOST = Metric::counter(
         "tidegate_log_lines_lost_total",

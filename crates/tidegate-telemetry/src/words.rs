@@ -133,6 +133,16 @@ words! {
 }
 
 words! {
+    /// What became of rules that came from an xDS server.
+    pub(crate) XdsUpdate {
+        /// They are in force.
+        Accepted = "accepted",
+        /// Those before stay.
+        Rejected = "rejected",
+    }
+}
+
+words! {
     /// What is answered when nothing can be counted.
     pub(crate) Policy {
         /// Go on.

@@ -9,7 +9,7 @@ use support::{Page, book, node, page, verdict};
 use tidegate_core::{LimitError, Micros, OnStoreFailure, Outcome, Role, Verdict};
 use tidegate_telemetry::{
     Build, ConnectionRefused, Gauges, InternalCall, Kind, Metric, Metrics, RequestOutcome, RuleMetrics,
-    Server, StoreGauges, StoreServer, TABLE, encode,
+    Server, StoreGauges, StoreServer, TABLE, XdsGauges, encode,
 };
 
 /// A node to which everything has happened, each thing another number of times.
@@ -62,6 +62,7 @@ fn busy() -> Result<Page, LimitError> {
         started_at: Micros::from_secs(1_700_000_000),
         build: Build { version: "1.2.3", commit: "abc", profile: "release" },
         store: Some(store()),
+        xds: Some(XdsGauges { connected: true, accepted: 39, rejected: 40 }),
     };
     Ok(Page::parse(&encode(&metrics, &rules, &gauges)))
 }
@@ -196,6 +197,9 @@ fn every_row_has_its_number() -> Result<(), LimitError> {
         ("ratelimit_store_evicted_keys", &[("shard", "127.0.0.1:6379")], 37.0),
         ("ratelimit_fleet_nodes", &[], 38.0),
         ("ratelimit_store_redirects_total", &[], 29.0),
+        ("tidegate_xds_connected", &[], 1.0),
+        ("tidegate_xds_updates_total", &[("result", "accepted")], 39.0),
+        ("tidegate_xds_updates_total", &[("result", "rejected")], 40.0),
         ("ratelimit_store_refreshes_total", &[], 30.0),
         ("ratelimit_remembered_denials_total", &[], 31.0),
         ("ratelimit_store_disagreements_total", &[], 32.0),

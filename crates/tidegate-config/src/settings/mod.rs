@@ -38,6 +38,8 @@ pub struct Settings {
     pub rules_said: bool,
     /// Are they loaded again when they change?
     pub watch: bool,
+    /// The server that they come from, if they come from one.
+    pub xds: XdsSettings,
     /// Envoy's protocol.
     pub rls: ListenerSettings,
     /// Is rule, mode and bound told in its answers?
@@ -150,6 +152,54 @@ impl fmt::Debug for StoreSettings {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let url = self.url.as_deref().map(without_password);
         out.debug_struct("StoreSettings").field("url", &url).field("user", &self.user).finish_non_exhaustive()
+    }
+}
+
+/// The xDS server that rules come from.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct XdsSettings {
+    /// Where it is, as `host:port`; none is nowhere, and rules come from files.
+    pub server: Option<String>,
+    /// The id of the node.
+    pub node_id: String,
+    /// What else it tells of itself.
+    pub node_metadata: Vec<(String, String)>,
+    /// Headers of its calls. There may be a password in them.
+    pub headers: Vec<(String, String)>,
+    /// How large a message may be.
+    pub message_bytes_max: usize,
+    /// How long it may take to connect.
+    pub connect_timeout: Duration,
+    /// After what time without a word the server is asked whether it is there.
+    pub keepalive: Duration,
+    /// The first wait after a connection that ended.
+    pub backoff_initial: Duration,
+    /// The longest.
+    pub backoff_max: Duration,
+    /// The files of certificates; none is plain text.
+    pub tls: Option<XdsTlsSettings>,
+}
+
+/// How connections to an xDS server are encrypted.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct XdsTlsSettings {
+    /// The file with roots; none are those that the machine trusts.
+    pub ca: Option<PathBuf>,
+    /// The files with a certificate and its key.
+    pub certificate: Option<(PathBuf, PathBuf)>,
+    /// The name that the server's certificate has to have; none is the server's host.
+    pub server_name: Option<String>,
+}
+
+impl fmt::Debug for XdsSettings {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let headers: Vec<&str> = self.headers.iter().map(|(name, _)| &**name).collect();
+        out.debug_struct("XdsSettings")
+            .field("server", &self.server)
+            .field("node_id", &self.node_id)
+            .field("headers", &headers)
+            .field("tls", &self.tls)
+            .finish_non_exhaustive()
     }
 }
 
@@ -300,13 +350,20 @@ pub fn resolve(given: &Given) -> Resolved {
     let settings = read.settings();
     ["rls", "http"].into_iter().for_each(|name| read.check_tls(&reader, name));
     read.check_store(&reader);
+    read.check_xds(&reader);
     // One that did not win must not be shown either.
     let urls = [read.get(STORE_URL), in_file.get(STORE_URL).copied()].into_iter().flatten();
-    let passwords: Vec<Span> = urls.filter_map(|url| hidden(&sources, url.span())).collect();
+    let mut passwords: Vec<Span> = urls.filter_map(|url| hidden(&sources, url.span())).collect();
+    let headers = [read.get(XDS_HEADERS), in_file.get(XDS_HEADERS).copied()].into_iter().flatten();
+    passwords.extend(headers.map(|value| value.span()));
     let said = all.iter().map(|setting| {
         let value = chosen.get(setting.name.as_str())?;
         let text = value.node().text().unwrap_or_else(|| sources.slice(value.span()));
-        let text = if setting.name == STORE_URL { without_password(text) } else { text.into() };
+        let text = match setting.name.as_str() {
+            STORE_URL => without_password(text),
+            XDS_HEADERS => HIDDEN.into(),
+            _ => text.into(),
+        };
         let span = value.span();
         let place = match sources.name(span.source) {
             name if file_tree.is_some() && span.source == 0 => {
@@ -322,8 +379,9 @@ pub fn resolve(given: &Given) -> Resolved {
     Resolved { settings, said, report: reader.finish(), sources }
 }
 
-/// The setting that may hold a password.
+/// The settings that may hold a password.
 const STORE_URL: &str = "store.url";
+const XDS_HEADERS: &str = "xds.headers";
 
 /// Where the password of a URL stands in the sources.
 fn hidden(sources: &Sources, url: Span) -> Option<Span> {
@@ -548,6 +606,75 @@ impl<'a> Chosen<'a> {
         }
     }
 
+    /// Pairs that stand in a list, as `name=value`. What is none is told by [`Self::check_xds`].
+    fn pairs(&self, name: &str, between: char) -> Vec<(String, String)> {
+        let texts = self.get(name).and_then(Value::list).into_iter().flatten();
+        let pair = |text: &str| {
+            let (name, value) = text.split_once(between)?;
+            Some((name.trim().to_string(), value.trim().to_string()))
+        };
+        texts.filter_map(|text| pair(text.text()?.value)).collect()
+    }
+
+    fn xds(&self) -> XdsSettings {
+        let tls = self.flag("xds.tls.enabled").then(|| XdsTlsSettings {
+            ca: self.path("xds.tls.ca"),
+            certificate: self.path("xds.tls.certificate").zip(self.path("xds.tls.key")),
+            server_name: self.text("xds.tls.server_name").map(String::from),
+        });
+        XdsSettings {
+            server: self.text("xds.server").map(String::from),
+            node_id: self.text("xds.node_id").unwrap_or_default().into(),
+            node_metadata: self.pairs("xds.node_metadata", '='),
+            headers: self.pairs(XDS_HEADERS, ':'),
+            message_bytes_max: self.bytes("xds.message_bytes_max"),
+            connect_timeout: self.duration("xds.connect_timeout"),
+            keepalive: self.duration("xds.keepalive"),
+            backoff_initial: self.duration("xds.backoff.initial"),
+            backoff_max: self.duration("xds.backoff.max"),
+            tls,
+        }
+    }
+
+    fn check_xds(&self, reader: &Reader) {
+        let halves = ["certificate", "key"].map(|field| self.get(&format!("xds.tls.{field}")));
+        if let [Some(lone), None] | [None, Some(lone)] = halves {
+            let message = "a certificate for `xds` needs both the certificate and its key";
+            let trouble = Diagnostic::new(Code::HalfOfTls, lone.span(), message).label("not enough");
+            reader.say(trouble.help("set both `xds.tls.certificate` and `xds.tls.key`"));
+        }
+        let unused = ["ca", "certificate", "key", "server_name"].map(|field| format!("xds.tls.{field}"));
+        if let Some(value) =
+            unused.iter().find_map(|name| self.get(name)).filter(|_| !self.flag("xds.tls.enabled"))
+        {
+            let message = "`xds.tls` is set, and not enabled: the connection would be plain text";
+            let trouble = Diagnostic::new(Code::HalfOfTls, value.span(), message).label("not used");
+            reader.say(trouble.help("set `xds.tls.enabled`, or remove this"));
+        }
+        for (name, between) in [("xds.node_metadata", '='), (XDS_HEADERS, ':')] {
+            let texts = self.get(name).and_then(Value::list).into_iter().flatten();
+            let is_pair =
+                |text: &str| text.split_once(between).is_some_and(|(name, _)| !name.trim().is_empty());
+            for text in texts.filter(|text| text.text().is_some_and(|text| !is_pair(text.value))) {
+                let message = format!("`{name}` is a list of `name{between}value`");
+                let trouble = Diagnostic::new(Code::BadXds, text.span(), message).label("no such pair");
+                reader.say(
+                    trouble.help(format!("write `name{between}value`, several with commas between them")),
+                );
+            }
+        }
+        let Some(server) = self.get("xds.server") else { return };
+        if self.is_said("rules.path") {
+            let message = "rules come from files or from an xDS server, not from both";
+            let trouble = Diagnostic::new(Code::BadXds, server.span(), message).label("from here");
+            let trouble = match self.get("rules.path") {
+                Some(path) => trouble.note(path.span(), "and from here"),
+                None => trouble,
+            };
+            reader.say(trouble.help("set either `rules.path` or `xds.server`"));
+        }
+    }
+
     fn settings(&self) -> Settings {
         let caps = Caps { bytes: self.bytes("rules.file_bytes_max"), ..Caps::default() };
         Settings {
@@ -560,6 +687,7 @@ impl<'a> Chosen<'a> {
             },
             rules_said: self.is_said("rules.path"),
             watch: self.flag("rules.watch"),
+            xds: self.xds(),
             rls: self.listener("rls"),
             rls_metadata: self.flag("rls.metadata"),
             rls_connection_age: self.duration("rls.connection_age"),

@@ -17,6 +17,8 @@ pub static SETTINGS: Place = Place {
             "What holds for limits of all domains that do not say otherwise.",
         )
         .ours(),
+        Field::new("xds", Kind::Map(&XDS), "An xDS server that the rules come from, in place of files.")
+            .ours(),
         Field::new("rls", Kind::Map(&RLS), "Envoy's rate limit protocol, over gRPC.").ours(),
         Field::new("http", Kind::Map(&HTTP), "Checks, health and metrics, over HTTP.").ours(),
         Field::new("internal", Kind::Map(&INTERNAL), "Calls that come from inside, and can show it.").ours(),
@@ -48,6 +50,103 @@ static RULES: Place = Place {
         )
         .ours()
         .default("32MiB"),
+    ],
+};
+
+static XDS: Place = Place {
+    name: "xds",
+    doc: "An xDS server that the rules come from, in place of files: see docs/xds.md.",
+    fields: &[
+        Field::new(
+            "server",
+            Kind::Text,
+            "Where it is, as `host:port`. With it, rules come from there, and `rules.path` stays unset. Until the first rules came, the \
+             node is not ready.",
+        )
+        .ours(),
+        Field::new("node_id", Kind::Text, "The id of the node, by which the server knows which rules are meant for it.")
+            .ours()
+            .default("default"),
+        Field::new(
+            "node_metadata",
+            Kind::OneOrMore(&Kind::Text),
+            "What else it is told of the node: `name=value`, several as a list or with commas.",
+        )
+        .ours(),
+        Field::new(
+            "headers",
+            Kind::OneOrMore(&Kind::Text),
+            "Headers of the call: `name:value`, several as a list or with commas. Values are shown nowhere.",
+        )
+        .ours(),
+        Field::new(
+            "message_bytes_max",
+            Kind::Bytes { min: 1_024, max: 1 << 30 },
+            "A larger message ends the connection, and the rules in force stay.",
+        )
+        .ours()
+        .default("16MiB"),
+        Field::new(
+            "connect_timeout",
+            Kind::Duration { min: Micros::from_millis(1), max: Micros::from_secs(60) },
+            "How long it may take to connect, handshakes included.",
+        )
+        .ours()
+        .default("5s"),
+        Field::new(
+            "keepalive",
+            Kind::Duration { min: Micros::from_millis(10), max: Micros::from_secs(86_400) },
+            "After what time without a word the server is pinged. Servers in Go close connections that ping more often than every 5 \
+             minutes, unless they were told otherwise. A machine that is gone is noticed within a minute whatever this is.",
+        )
+        .ours()
+        .default("6m"),
+        Field::new("backoff", Kind::Map(&XDS_BACKOFF), "How long to wait before it is asked again.").ours(),
+        Field::new("tls", Kind::Map(&XDS_TLS), "How the connection is encrypted.").ours(),
+    ],
+};
+
+static XDS_BACKOFF: Place = Place {
+    name: "xds_backoff",
+    doc: "How long to wait after a connection that ended or failed: twice as long each time, up to a bound, and from half to all of it by \
+          chance. After a connection that brought rules it starts again.",
+    fields: &[
+        Field::new(
+            "initial",
+            Kind::Duration { min: Micros::from_millis(1), max: Micros::from_secs(600) },
+            "The first wait.",
+        )
+        .ours()
+        .default("500ms"),
+        Field::new(
+            "max",
+            Kind::Duration { min: Micros::from_millis(1), max: Micros::from_secs(3_600) },
+            "The longest.",
+        )
+        .ours()
+        .default("30s"),
+    ],
+};
+
+static XDS_TLS: Place = Place {
+    name: "xds_tls",
+    doc: "How the connection to the xDS server is encrypted. Files are read at every connect, so that they may change.",
+    fields: &[
+        Field::new("enabled", Kind::Flag, "Without it the connection is plain text.").ours().default("false"),
+        Field::new(
+            "ca",
+            Kind::Text,
+            "A file with roots, in PEM, one of which vouches for the server; by default those that the machine trusts.",
+        )
+        .ours(),
+        Field::new("certificate", Kind::Text, "A file with the certificate that the node shows to the server, in PEM.").ours(),
+        Field::new("key", Kind::Text, "The file with its private key, in PEM.").ours(),
+        Field::new(
+            "server_name",
+            Kind::Text,
+            "The name that the server's certificate has to have (a SAN); by default the host of `xds.server`.",
+        )
+        .ours(),
     ],
 };
 

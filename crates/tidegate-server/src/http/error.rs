@@ -4,9 +4,13 @@ use serde_json::json;
 use tidegate_counters::Unavailable;
 
 use super::{Answer, PATHS, allow, json};
+use crate::node::NO_RULES;
 
 /// How much is said about it, in characters.
 const MESSAGE_MAX: usize = 400;
+
+/// The code of a node without rules.
+const NO_RULES_CODE: &str = "NO_RULES";
 
 /// Why a request is not answered.
 #[derive(Debug)]
@@ -46,6 +50,11 @@ impl HttpError {
         Self { status: 503, code: "STORE_UNAVAILABLE", message: why.to_string(), methods: None }
     }
 
+    /// There are no rules yet.
+    pub(super) fn no_rules() -> Self {
+        Self { status: 503, code: NO_RULES_CODE, message: NO_RULES.into(), methods: None }
+    }
+
     /// It may not be asked from there.
     pub(super) fn forbidden(message: impl Into<String>) -> Self {
         Self { status: 403, code: "FORBIDDEN", message: message.into(), methods: None }
@@ -54,6 +63,11 @@ impl HttpError {
     /// Something broke here.
     pub(super) fn broken(message: impl Into<String>) -> Self {
         Self { status: 500, code: "INTERNAL", message: message.into(), methods: None }
+    }
+
+    /// Is it the node's fault that there is no answer, and no mistake of whoever asked?
+    pub(super) fn is_ours(&self) -> bool {
+        self.code == NO_RULES_CODE
     }
 
     /// The same, about one of several checks.

@@ -17,9 +17,9 @@ const TOP: usize = 20;
 /// Is the node ready? With `?verbose`, why, and what else should be known.
 pub(super) fn ready(core: &Core, query: Option<&str>) -> Result<Answer, HttpError> {
     let node = &core.node;
-    let ready = node.is_ready();
-    let status = if ready { 200 } else { 503 };
-    let word = if ready { "ok" } else { "draining" };
+    let unready = node.unready();
+    let status = if unready.is_none() { 200 } else { 503 };
+    let word = unready.unwrap_or("ok");
     if !is_asked(query, "verbose")? {
         return Ok(text(status, format!("{word}\n")));
     }
@@ -32,6 +32,9 @@ pub(super) fn ready(core: &Core, query: Option<&str>) -> Result<Answer, HttpErro
         told,
         "rules     {rules} in force, loaded {loads} times, {failures} loads with errors{last}"
     );
+    if let Some(xds) = &node.xds {
+        let _ = writeln!(told, "          {}", xds.told());
+    }
     tell_counters(node, &mut told);
     for (setting, domain) in node.missing_domains(&node.rules.in_force().book) {
         let _ = writeln!(

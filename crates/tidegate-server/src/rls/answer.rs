@@ -9,7 +9,7 @@ use tidegate_counters::{Hand, Mode};
 use super::request::RateLimitRequest;
 use super::response::{Code, CurrentLimit, ResponseWriter, Status};
 use crate::decide::{Asks, Decision};
-use crate::node::{Asker, Core, Decided, InForce, ReplyStyle, Standing};
+use crate::node::{Asker, Core, Decided, InForce, NO_RULES, ReplyStyle, Standing};
 use crate::reply::{self, Told};
 
 /// A call that gets no answer but an error. Envoy lets requests pass whose call failed, so there are few reasons.
@@ -21,6 +21,9 @@ pub enum CallError {
     /// The rules say that the proxy is to decide, because the node cannot.
     #[error("the decision failed, and the rules leave it to the proxy")]
     Unavailable,
+    /// There are no rules yet.
+    #[error("{NO_RULES}")]
+    NoRules,
 }
 
 /// What was answered.
@@ -112,6 +115,9 @@ impl Core {
         standing: Standing,
         out: &mut Vec<u8>,
     ) -> Result<Result<&'a str, Answered>, CallError> {
+        if !self.node.rules.is_loaded() {
+            return Err(CallError::NoRules);
+        }
         if request.domain.is_empty() {
             return Err(CallError::Invalid("the domain must not be empty".into()));
         }

@@ -57,7 +57,7 @@ impl From<CallError> for Failed {
     fn from(error: CallError) -> Self {
         let code = match error {
             CallError::Invalid(_) => Code::InvalidArgument,
-            CallError::Unavailable => Code::Unavailable,
+            CallError::Unavailable | CallError::NoRules => Code::Unavailable,
         };
         Self::new(code, error.to_string())
     }

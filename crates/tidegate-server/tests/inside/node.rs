@@ -45,7 +45,7 @@ impl Inside {
     /// The same, on this store.
     pub(crate) fn on(store: Store, rules: &'static str, fault: Option<fn(&Query<'_>)>) -> Self {
         let clock = ManualClock::at(START.get());
-        let files = RuleFiles { texts: vec![("rules.yaml".into(), rules)], ..RuleFiles::default() };
+        let files = RuleFiles { texts: vec![("rules.yaml".into(), rules.into())], ..RuleFiles::default() };
         let secret = Secret::new([7; 16]);
         let tags = store.wants_tags();
         let live = LiveRules::start_with(files, secret, move |book, before| {
@@ -56,6 +56,7 @@ impl Inside {
         let places = || Places::new(PlaceLimits { all: 100, of_peer: 100 });
         let node = Node {
             rules,
+            xds: None,
             store,
             failures: StoreFailures::default(),
             clock: Clock::from(&clock),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches};
 use tidegate_config::{Code, FILE_VARIABLE, Given, Resolved, SETTINGS_FILE, Setting, resolve};
 
-use crate::node::fleet;
+use crate::node::{fleet, xds};
 
 /// What the command line says about settings.
 #[derive(Clone, Debug, Default)]
@@ -26,6 +26,9 @@ impl SettingFlags {
         // Which stores there are is known where they are asked, and an error is told where it was written.
         if let Err(error) = fleet::settings(&resolved.settings.store) {
             resolved.refuse("store.url", Code::BadStoreUrl, error.to_string());
+        }
+        if let Err(error) = xds::settings(&resolved.settings.xds) {
+            resolved.refuse("xds.server", Code::BadXds, error);
         }
         resolved
     }

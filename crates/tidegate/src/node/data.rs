@@ -1,4 +1,5 @@
-//! What outlives the process: the secret that keys are hashed under, and the counters of a node that ended gracefully.
+//! What outlives the process: the secret that keys are hashed under, and the counters of a node that ended gracefully. Rules that came from
+//! a server are kept here too, by `xds.rs`.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
@@ -95,6 +96,11 @@ impl Data {
 
     pub(super) fn secret(&self) -> Secret {
         Secret::new(self.secret)
+    }
+
+    /// The folder, if there is one.
+    pub(super) fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
     }
 
     /// Loads the counters of the last run, if it left any. A file that cannot be loaded is put aside.

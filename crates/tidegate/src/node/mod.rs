@@ -5,6 +5,7 @@ mod end; // signals, and how a node ends
 pub(crate) mod fleet; // counters that nodes share
 mod internal; // secrets of calls from inside
 mod rules; // which rules, and what is told when they change
+pub(crate) mod xds; // rules that come from a server
 
 use std::io;
 use std::net::SocketAddr;
@@ -23,7 +24,7 @@ use tidegate_server::reply::headers::Dialect;
 use tidegate_server::rls::Beside;
 use tidegate_server::{
     Core, Cores, Entrance, Entrances, Lifetime, Listener, Node, PlaceLimits, Places, Protocol, Receipts,
-    ReplyStyle, StoreFailures, Tls, TlsError, TlsFiles, listen,
+    ReplyStyle, StoreFailures, Tls, TlsError, TlsFiles, XdsStatus, listen,
 };
 use tidegate_telemetry::{Build, Metrics, RefusalLog, TopKeys};
 use tokio::runtime::Runtime;
@@ -31,6 +32,7 @@ use tokio::sync::Semaphore;
 
 use data::{Data, DataError};
 use end::Signals;
+use rules::Source;
 
 /// What has to be done every so often: idle keys leave.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
@@ -73,6 +75,9 @@ pub(crate) enum StartError {
     /// The store cannot be used.
     #[error("store.url: {0}")]
     Store(#[from] UrlError),
+    /// The server that rules come from cannot be asked.
+    #[error("xds.server: {0}")]
+    Xds(String),
     /// There is not that much memory.
     #[error("counters.memory: {0}")]
     Memory(#[from] MemoryError),
@@ -139,12 +144,12 @@ impl Running {
                 }
             },
         };
-        let (files, demo) = rules::files(&settings);
-        let loaded = rules::load(files, secret, threads, &store);
-        let (rules, loaded) = loaded.map_err(StartError::Rules)?;
-        rules::tell_loaded(&loaded, rules.in_force().book.rules().len(), demo);
+        let xds = xds::settings(&settings.xds).map_err(StartError::Xds)?;
+        let (source, rules) = rules::start(&settings, secret, threads, &store)?;
+        let xds_status = xds.as_ref().map(|xds| Arc::new(XdsStatus::new(xds.server.to_string())));
         let node = Arc::new(Node {
             rules,
+            xds: xds_status.clone(),
             store,
             failures: StoreFailures::default(),
             metrics,
@@ -175,7 +180,7 @@ impl Running {
             })?
         };
         let cores = Arc::new(cores);
-        runtime.block_on(beside.tell_health(true));
+        runtime.block_on(beside.tell_health(node.is_ready()));
         let certificates =
             [&rls, &http].into_iter().filter_map(Door::follow_certificates).collect::<io::Result<_>>()?;
         for door in [rls, http] {
@@ -185,9 +190,14 @@ impl Running {
             Store::Memory(memory) => sweep(&runtime, &node, memory),
             Store::Redis(redis) => fleet::follow(&node, redis, agreed)?,
         }
-        let following = rules::follow(&node, &settings, demo, &runtime)?;
+        let following = rules::follow(&node, &settings, source, &runtime)?;
+        if let Some((xds, status)) = xds.zip(xds_status) {
+            xds::follow(&node, xds, status, beside.clone(), data.folder().map(xds::kept_in))?;
+        }
         let secrets = internal::follow(&node, &settings).transpose()?;
-        rules::tell_missing_domains(&node);
+        if source != Source::Xds {
+            rules::tell_missing_domains(&node);
+        }
         data.forget_counters(); // They are this node's now, and nothing can keep it from serving any more.
         let serving = Serving {
             node,
@@ -196,7 +206,7 @@ impl Running {
             data,
             settings,
             addresses,
-            demo,
+            demo: source == Source::Demo,
             _following: following,
             _certificates: certificates,
             _secrets: secrets,

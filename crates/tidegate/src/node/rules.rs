@@ -4,53 +4,80 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use serde_json::Value;
-use tidegate_config::{Following, LiveRules, Loaded, RuleFiles, Settings};
-use tidegate_core::Secret;
+use tidegate_config::{Following, LiveRules, Loaded, Settings};
+use tidegate_core::{Book, Secret};
 use tidegate_counters::Store;
 use tidegate_server::{InForce, Node};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
+
+use super::StartError;
 
 /// The rules of a node that nobody gave any.
 const DEMO: &str = include_str!("../../../../examples/demo.yaml");
 /// How many of a file's errors are logged.
 const TOLD_MAX: usize = 10;
 
-/// The files of the settings; where none were named and there are none, the demo.
-pub(super) fn files(settings: &Settings) -> (RuleFiles, bool) {
-    let demo = !settings.rules_said && settings.rules.paths.iter().all(|path| !path.exists());
-    let mut files = settings.rules.clone();
-    if demo {
-        files.paths.clear();
-        files.texts.push(("examples/demo.yaml".into(), DEMO));
-    }
-    (files, demo)
+/// Where rules come from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Source {
+    /// Files.
+    Files,
+    /// What is built in, since nobody named files and there are none.
+    Demo,
+    /// A server, whose rules come later.
+    Xds,
 }
 
-pub(super) type Live = Arc<LiveRules<InForce>>;
+impl Source {
+    fn of(settings: &Settings) -> Self {
+        let missing = || settings.rules.paths.iter().all(|path| !path.exists());
+        match &settings.xds.server {
+            Some(_) => Self::Xds,
+            None if !settings.rules_said && missing() => Self::Demo,
+            None => Self::Files,
+        }
+    }
+}
 
-pub(super) fn load(
-    files: RuleFiles,
+type Live = Arc<LiveRules<InForce>>;
+
+/// Loads the rules that a node starts with, and tells of them.
+pub(super) fn start(
+    settings: &Settings,
     secret: Secret,
     threads: usize,
     store: &Store,
-) -> Result<(Live, Loaded), Box<Loaded>> {
+) -> Result<(Source, Live), StartError> {
+    let source = Source::of(settings);
     let (tags, names) = (store.wants_tags(), store.wants_reference_names());
-    LiveRules::start_with(files, secret, move |book, before| {
+    let make = move |book: Book, before: Option<&InForce>| {
         let book = if tags { book.with_tags() } else { book };
         InForce::new(if names { book.with_reference_names() } else { book }, threads, before)
-    })
+    };
+    let mut files = settings.rules.clone();
+    match source {
+        Source::Xds => return Ok((source, LiveRules::start_empty(files, secret, make))),
+        Source::Demo => {
+            files.paths.clear();
+            files.texts.push(("examples/demo.yaml".into(), DEMO.into()));
+        }
+        Source::Files => {}
+    }
+    let (rules, loaded) = LiveRules::start_with(files, secret, make).map_err(StartError::Rules)?;
+    tell_loaded(&loaded, rules.in_force().book.rules().len(), source == Source::Demo);
+    Ok((source, rules))
 }
 
-/// Loads rules again when they change, and tells of it. Without a watch, only a signal does that; the demo never changes.
+/// Loads rules again when their files change, and tells of it. Without a watch, only a signal does that; others than files never change so.
 pub(super) fn follow(
     node: &Arc<Node>,
     settings: &Settings,
-    demo: bool,
+    source: Source,
     runtime: &Runtime,
 ) -> std::io::Result<Option<Following>> {
     let told = Arc::downgrade(node);
-    if settings.watch && !demo {
+    if settings.watch && source == Source::Files {
         let follow = node.rules.follow(move |_, loaded| {
             if let Some(node) = told.upgrade() {
                 tell(&node, loaded);
@@ -63,21 +90,26 @@ pub(super) fn follow(
     runtime.spawn(async move {
         while hangups.recv().await.is_some() {
             let Some(node) = told.upgrade() else { return };
-            if demo {
-                tracing::info!("demo rules are built in: there is nothing to load again");
-                continue;
+            match source {
+                Source::Demo => tracing::info!("demo rules are built in: there is nothing to load again"),
+                Source::Xds => {
+                    tracing::info!("rules come from an xDS server: there is nothing to load again")
+                }
+                Source::Files => {
+                    let reloading = tokio::task::spawn_blocking(move || {
+                        let loaded = node.rules.reload();
+                        tell(&node, &loaded);
+                    });
+                    let _ = reloading.await; // Its panic has been told already.
+                }
             }
-            let reloading = tokio::task::spawn_blocking(move || {
-                let loaded = node.rules.reload();
-                tell(&node, &loaded);
-            });
-            let _ = reloading.await; // Its panic has been told already.
         }
     });
     Ok(None)
 }
 
-fn tell(node: &Node, loaded: &Loaded) {
+/// Says what came of loading rules again.
+pub(super) fn tell(node: &Node, loaded: &Loaded) {
     if loaded.is_valid() {
         node.reloaded_us.store(node.clock.wall_now_us(), Ordering::Relaxed);
     }
@@ -93,7 +125,7 @@ pub(super) fn tell_missing_domains(node: &Node) {
 }
 
 /// Says what came of loading rules.
-pub(super) fn tell_loaded(loaded: &Loaded, rules: usize, demo: bool) {
+fn tell_loaded(loaded: &Loaded, rules: usize, demo: bool) {
     let (errors, warnings) = (loaded.report.errors(), loaded.report.warnings());
     for trouble in loaded.report.json(&loaded.sources).into_iter().take(TOLD_MAX) {
         let text = |name: &str| trouble.get(name).and_then(Value::as_str).unwrap_or_default().to_string();

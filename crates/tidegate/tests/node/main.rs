@@ -13,3 +13,4 @@ mod documents; // what the documents show
 mod tls; // certificates
 mod fleet; // several nodes on one store
 mod internal; // calls that come from inside
+mod xds; // rules that come from a server
