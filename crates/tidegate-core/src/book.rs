@@ -120,6 +120,8 @@ pub struct Book {
     paths: Vec<Arc<[PathEntry]>>,
     rules: Vec<Rule>,
     pub(crate) secret: Secret,
+    /// Does any rule know reservations?
+    reservations: bool,
     /// Do its plans say what counters are kept near to?
     tags: bool,
     /// Do they say what envoyproxy/ratelimit calls them?
@@ -138,6 +140,8 @@ pub struct Domain {
     pub(crate) algorithm: Algorithm,
     /// Keys of the entries that are taken out before anything is looked for, sorted: every rule may name one.
     reserved: Vec<Box<str>>,
+    /// Those of them that name reservations.
+    reservations: Vec<Box<str>>,
     /// Is `tier` one of them?
     tiered: bool,
     top: usize,
@@ -222,10 +226,12 @@ impl Book {
     /// first counts; whoever reads them from a text refuses that with its place.
     pub fn new(drafts: impl IntoIterator<Item = DomainDraft>, secret: Secret) -> Self {
         let (domains, nodes, paths, rules) = (HashMap::new(), Vec::new(), Vec::new(), Vec::new());
-        let mut book = Self { domains, nodes, paths, rules, secret, tags: false, reference_names: false };
+        let (reservations, tags, reference_names) = (false, false, false);
+        let mut book = Self { domains, nodes, paths, rules, secret, reservations, tags, reference_names };
         for draft in drafts {
             if !book.domains.contains_key(draft.name.as_str()) {
-                let domain = book.domain(draft);
+                let domain = book.compile(draft);
+                book.reservations |= !domain.reservations.is_empty();
                 book.domains.insert(domain.name.clone(), domain);
             }
         }
@@ -264,6 +270,16 @@ impl Book {
     /// All rules, those of one descriptor beside each other.
     pub fn rules(&self) -> &[Rule] {
         &self.rules
+    }
+
+    /// Does any rule know reservations?
+    pub fn has_reservations(&self) -> bool {
+        self.reservations
+    }
+
+    /// A domain.
+    pub fn domain(&self, name: &str) -> Option<&Domain> {
+        self.domains.get(name)
     }
 
     /// The domains, by name.
@@ -446,6 +462,14 @@ impl Domain {
         own_limit(self.algorithm, own)
     }
 
+    /// The first of these entries that names a reservation, if any does.
+    pub fn reservation_of<'q>(&self, entries: &'q [Entry<'q>]) -> Option<&'q Entry<'q>> {
+        if self.reservations.is_empty() {
+            return None; // Nearly always.
+        }
+        entries.iter().find(|entry| self.reservations.iter().any(|key| **key == *entry.key))
+    }
+
     /// Is an entry no part of the way, nor of the key?
     #[inline]
     fn reserves(&self, entry: &Entry<'_>) -> bool {
@@ -470,8 +494,8 @@ impl Domain {
 
 /// Compiling.
 impl Book {
-    fn domain(&mut self, draft: DomainDraft) -> Domain {
-        let mut reserved = Vec::new();
+    fn compile(&mut self, draft: DomainDraft) -> Domain {
+        let (mut reserved, mut reservations) = (Vec::new(), Vec::new());
         let tiered = draft.trust_tier && !any(&draft.descriptors, &mut |descriptor| descriptor.key == TIER);
         if tiered {
             reserved.push(TIER.into());
@@ -480,11 +504,14 @@ impl Book {
             for said in descriptor.limits.iter().chain(descriptor.tiers.iter().flat_map(|(_, limits)| limits))
             {
                 reserved.extend(said.lease_id.iter().chain(&said.reservation_id).cloned());
+                reservations.extend(said.reservation_id.iter().cloned());
             }
             false
         });
-        reserved.sort();
-        reserved.dedup();
+        for keys in [&mut reserved, &mut reservations] {
+            keys.sort();
+            keys.dedup();
+        }
 
         let mut always = Vec::new();
         let top = self.nodes.len();
@@ -501,6 +528,7 @@ impl Book {
             exempt: draft.exempt,
             algorithm: draft.algorithm.unwrap_or(Algorithm::SlidingWindow),
             reserved,
+            reservations,
             tiered,
             top,
             always,

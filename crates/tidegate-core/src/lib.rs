@@ -39,6 +39,7 @@ mod key; // the identity of a counter
 mod sip; // what it is hashed by
 mod pattern; // wildcards
 mod rule; // a limit, where it stands, and what its verdict is for
+mod reserved; // charges that are settled later
 
 mod query; // what a request asks
 mod book; // all rules, compiled
@@ -66,6 +67,7 @@ pub use plan::{Fate, Found, Plan, Planned};
 pub use portable::{FORMS, Form, PORTABLE_VERSION, PortableError};
 pub use query::{Descriptor, Entry, OwnLimit, Query};
 pub use recorder::{Event, ExemptBy, How, Recorder, Waypoint};
+pub use reserved::{RESERVATION_COUNTERS_MAX, RESERVATION_DIGITS, Reserved};
 pub use rule::{Consistency, OnStoreFailure, Origin, PathEntry, Policy, Rule, RuleDraft, Share, rule_id};
 pub use shaper::{Reservation, Shaped, Shaper};
 pub use state::State;

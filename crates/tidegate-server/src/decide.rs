@@ -272,6 +272,12 @@ impl<'d> Decision<'d> {
         self.asks.of(planned, self.plan.limit(planned)).1
     }
 
+    /// What a counter was asked.
+    pub(crate) fn ask(&self, take: usize) -> Ask {
+        let planned = &self.plan.takes()[take];
+        self.asks.of(planned, self.plan.limit(planned)).0
+    }
+
     /// Was a counter meant, or only looked at beside others that were?
     pub fn is_meant(&self, take: usize) -> bool {
         matches!(self.asks, Asks::Planned) || self.role(take) != Role::Shadow

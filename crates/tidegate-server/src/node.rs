@@ -13,13 +13,13 @@ use arc_swap::{ArcSwap, Guard};
 use http::HeaderValue;
 use tidegate_clock::Clock;
 use tidegate_config::LiveRules;
-use tidegate_core::{Book, Fate, Micros, OnStoreFailure, Plan, Query, Role, Verdict};
+use tidegate_core::{Ask, Book, Fate, Micros, OnStoreFailure, Plan, Query, Role, Verdict};
 use tidegate_counters::{
     CircuitState, Hand, Memory, Mode, RedisStats, STORE_TIMES_US, Stats, Store, Unavailable,
 };
 use tidegate_telemetry::{
-    Build, Gauges, InternalCall, Metrics, Reason, Refusal, RefusalLog, RuleMetrics, StoreGauges, StoreServer,
-    TopKeys, trace_id_of,
+    Build, Gauges, InternalCall, Metrics, Place, Reason, Refusal, RefusalLog, RuleMetrics, StoreGauges,
+    StoreServer, TopKeys, trace_id_of,
 };
 use tokio::sync::Semaphore;
 
@@ -456,6 +456,16 @@ impl Core {
         }
     }
 
+    /// What became of places, which are leaked if nobody gives them back.
+    fn count_places(&self, ask: Ask, applied: i64) {
+        let (event, count) = match (ask, applied) {
+            (Ask::Release { .. }, 0) => (Place::Missed, 1),
+            (Ask::Release { .. }, _) => (Place::Released, applied.unsigned_abs()),
+            _ => (Place::Taken, applied.unsigned_abs()),
+        };
+        self.node.metrics.core(self.number).places(event, count);
+    }
+
     /// What operators are told of a decision.
     fn tell(&self, decision: &Decision<'_>, in_force: &InForce, query: &Query<'_>, asker: &Asker<'_>) {
         let (node, metrics, now) = (&*self.node, &in_force.metrics, asker.came);
@@ -466,6 +476,11 @@ impl Core {
             }
             let degraded = matches!(answer.mode, Mode::Degraded(_));
             metrics.count(self.number, take.rule, take.role, &answer.verdict, degraded);
+            if let ask @ (Ask::Acquire { .. } | Ask::Release { .. }) = decision.ask(at)
+                && !degraded
+            {
+                self.count_places(ask, answer.verdict.applied);
+            }
             let Some(reason) = Reason::of(answer.verdict.outcome) else { continue };
             let refusal = || Refusal {
                 domain: query.domain,

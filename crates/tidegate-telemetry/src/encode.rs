@@ -16,7 +16,8 @@ use crate::metrics::{CoreSums, DURATION_BOUNDS_US};
 use crate::rules::{PARTS, REMAINING_BOUNDS, RuleSums};
 use crate::table::{self, Kind, Metric};
 use crate::words::{
-    ConnectionRefused, Evicted, InternalCall, Policy, Reason, RequestOutcome, Said, Server, XdsUpdate,
+    ConnectionRefused, Evicted, InternalCall, Place, Policy, Reason, RequestOutcome, Reservation, Said,
+    Server, XdsUpdate,
 };
 use crate::{Gauges, Metrics, RuleMetrics, StoreServer, log};
 
@@ -130,7 +131,16 @@ impl Page {
             let durations = &cores.durations[*server as usize];
             family.histogram(&[server.word()], &bounds, &durations.buckets, durations.sum_us as f64 / 1e6)?;
         }
-        Family::new(encoder, &table::REFUNDS_IGNORED)?.counter(&[], cores.refunds_ignored)
+        Family::new(encoder, &table::REFUNDS_IGNORED)?.counter(&[], cores.refunds_ignored)?;
+        let mut family = Family::new(encoder, &table::PLACES)?;
+        for event in Place::ALL {
+            family.counter(&[event.word()], cores.places[*event as usize])?;
+        }
+        let mut family = Family::new(encoder, &table::RESERVATIONS)?;
+        for event in Reservation::ALL {
+            family.counter(&[event.word()], cores.reservations[*event as usize])?;
+        }
+        Ok(())
     }
 
     fn write_trouble(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {

@@ -36,4 +36,4 @@ pub use rules::{RULES_SHOWN_MAX, RuleMark, RuleMetrics};
 pub use table::{Kind, Label, Metric, TABLE};
 pub use top::{COUNTERS, Top, TopKey, TopKeys};
 pub use trace::trace_id_of;
-pub use words::{ConnectionRefused, InternalCall, Reason, RequestOutcome, Server};
+pub use words::{ConnectionRefused, InternalCall, Place, Reason, RequestOutcome, Reservation, Server};

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tidegate_core::OnStoreFailure;
 
 use crate::count::{APART_BYTES, Count};
-use crate::words::{ConnectionRefused, InternalCall, Policy, RequestOutcome, Server};
+use crate::words::{ConnectionRefused, InternalCall, Place, Policy, RequestOutcome, Reservation, Server};
 
 /// The upper bounds of how long a request takes, in µs. An answer is due after 15 ms, and Envoy gives up after 20.
 pub(crate) const DURATION_BOUNDS_US: [u64; 17] = [
@@ -31,6 +31,8 @@ pub struct CoreMetrics {
     requests: [[Count; RequestOutcome::ALL.len()]; SERVERS],
     durations: [Durations; SERVERS],
     refunds_ignored: Count,
+    places: [Count; Place::ALL.len()],
+    reservations: [Count; Reservation::ALL.len()],
     internal_errors: [Count; Policy::ALL.len()],
     store_failures: [Count; Policy::ALL.len()],
     internal_calls: [Count; InternalCall::ALL.len()],
@@ -85,6 +87,16 @@ impl CoreMetrics {
         self.refunds_ignored.add(1);
     }
 
+    /// Something became of so many places.
+    pub fn places(&self, event: Place, count: u64) {
+        self.places[event as usize].add(count);
+    }
+
+    /// Something became of a reservation.
+    pub fn reservation(&self, event: Reservation) {
+        self.reservations[event as usize].add(1);
+    }
+
     /// A decision went wrong here, and was answered by this policy.
     pub fn internal_error(&self, policy: OnStoreFailure) {
         self.internal_errors[Policy::from(policy) as usize].add(1);
@@ -108,6 +120,8 @@ pub(crate) struct CoreSums {
     pub(crate) requests: [[u64; RequestOutcome::ALL.len()]; SERVERS],
     pub(crate) durations: [DurationSums; SERVERS],
     pub(crate) refunds_ignored: u64,
+    pub(crate) places: [u64; Place::ALL.len()],
+    pub(crate) reservations: [u64; Reservation::ALL.len()],
     pub(crate) internal_errors: [u64; Policy::ALL.len()],
     pub(crate) store_failures: [u64; Policy::ALL.len()],
     pub(crate) internal_calls: [u64; InternalCall::ALL.len()],
@@ -135,6 +149,8 @@ impl Metrics {
                 sum_us: sum(&|core| &core.durations[server].sum_us),
             }),
             refunds_ignored: sum(&|core| &core.refunds_ignored),
+            places: from_fn(|event| sum(&|core| &core.places[event])),
+            reservations: from_fn(|event| sum(&|core| &core.reservations[event])),
             internal_errors: from_fn(|policy| sum(&|core| &core.internal_errors[policy])),
             store_failures: from_fn(|policy| sum(&|core| &core.store_failures[policy])),
             internal_calls: from_fn(|result| sum(&|core| &core.internal_calls[result])),

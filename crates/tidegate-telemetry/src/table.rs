@@ -1,7 +1,8 @@
 //! Every metric, once: what is scraped, the document and its tests are made from this table.
 
 use crate::words::{
-    ConnectionRefused, Evicted, InternalCall, Policy, Reason, RequestOutcome, Said, Server, XdsUpdate,
+    ConnectionRefused, Evicted, InternalCall, Place, Policy, Reason, RequestOutcome, Reservation, Said,
+    Server, XdsUpdate,
 };
 
 /// One metric.
@@ -140,6 +141,20 @@ table! {
         "refunds",
         "Refunds in domains that do not apply them.",
     );
+
+    PLACES = Metric::counter(
+        "ratelimit_places_total",
+        "places",
+        "Places of concurrency limits. Those that were taken and not released have expired, or are held; `missed` are releases that came too late.",
+    )
+    .by(&[label("event", Place::WORDS)]);
+
+    RESERVATIONS = Metric::counter(
+        "ratelimit_reservations_total",
+        "reservations",
+        "Reservations. Those that were made and not settled keep their estimate; `missed` came too late, or twice.",
+    )
+    .by(&[label("event", Reservation::WORDS)]);
 
     FAILOPEN = Metric::counter(
         "ratelimit_failopen_total",

@@ -97,6 +97,30 @@ words! {
 }
 
 words! {
+    /// What became of places of concurrency limits. What was taken and is neither released nor held any more has expired.
+    pub Place {
+        /// Taken.
+        Taken = "taken",
+        /// Given back by its holder, or by the node because nobody read the answer that told its id.
+        Released = "released",
+        /// Was to be given back and was not held: it had expired, or was given back before. Counted in releases.
+        Missed = "missed",
+    }
+}
+
+words! {
+    /// What became of reservations.
+    pub Reservation {
+        /// Made: an estimate was charged, and an id told.
+        Made = "made",
+        /// Made into what it came to.
+        Settled = "settled",
+        /// Was to be settled and was not there: it had been settled before, or was reserved too long ago.
+        Missed = "missed",
+    }
+}
+
+words! {
     /// Why a connection was not served.
     pub ConnectionRefused {
         /// There are as many as there may be.

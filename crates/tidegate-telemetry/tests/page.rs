@@ -8,8 +8,8 @@ use std::time::Duration;
 use support::{Page, book, node, page, verdict};
 use tidegate_core::{LimitError, Micros, OnStoreFailure, Outcome, Role, Verdict};
 use tidegate_telemetry::{
-    Build, ConnectionRefused, Gauges, InternalCall, Kind, Metric, Metrics, RequestOutcome, RuleMetrics,
-    Server, StoreGauges, StoreServer, TABLE, XdsGauges, encode,
+    Build, ConnectionRefused, Gauges, InternalCall, Kind, Metric, Metrics, Place, RequestOutcome,
+    Reservation, RuleMetrics, Server, StoreGauges, StoreServer, TABLE, XdsGauges, encode,
 };
 
 /// A node to which everything has happened, each thing another number of times.
@@ -37,6 +37,8 @@ fn busy() -> Result<Page, LimitError> {
     }
     metrics.core(1).request(Server::Http, RequestOutcome::Admitted, 2_000_000);
     times(2, &|| core.refund_ignored());
+    times(2, &|| core.places(Place::Taken, 3));
+    times(4, &|| core.reservation(Reservation::Settled));
     times(3, &|| core.internal_error(OnStoreFailure::Allow));
     times(4, &|| metrics.core(1).internal_error(OnStoreFailure::Error));
     times(2, &|| core.store_failure(OnStoreFailure::Local));
@@ -167,6 +169,9 @@ fn every_row_has_its_number() -> Result<(), LimitError> {
         ("ratelimit_check_duration_seconds_bucket", &[("server", "http"), ("le", "+Inf")], 1.0),
         ("ratelimit_check_duration_seconds_sum", &[("server", "http")], 2.0),
         ("ratelimit_refunds_ignored_total", &[], 2.0),
+        ("ratelimit_places_total", &[("event", "taken")], 6.0),
+        ("ratelimit_places_total", &[("event", "missed")], 0.0),
+        ("ratelimit_reservations_total", &[("event", "settled")], 4.0),
         ("ratelimit_failopen_total", &[], 3.0),
         ("ratelimit_store_failures_total", &[("policy", "local")], 2.0),
         ("ratelimit_store_failures_total", &[("policy", "deny")], 3.0),

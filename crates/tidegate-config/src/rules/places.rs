@@ -231,10 +231,13 @@ const LEASE_ID: Field =
     Field::new("lease_id", Kind::Text, "The key of the entry with the caller's id for a place.")
         .ours()
         .example("request_id");
-const RESERVATION_ID: Field =
-    Field::new("reservation_id", Kind::Text, "The key of the entry with the id of a reservation.")
-        .ours()
-        .later("only taken out of the descriptor until reservations are there");
+const RESERVATION_ID: Field = Field::new(
+    "reservation_id",
+    Kind::Text,
+    "The key of the entry with the id of a reservation: over RLS what is charged has one, under which it is settled.",
+)
+.ours()
+.example("reservation");
 const TIME_ZONE: Field =
     Field::new("time_zone", Kind::Text, "Whose days and months a calendar has: an IANA name.")
         .ours()

@@ -3,8 +3,10 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
-use tidegate_core::{Algorithm, Fate, Limit, Micros, OnStoreFailure, Plan, Query, Rule, Unit};
+use smallvec::SmallVec;
+use tidegate_core::{Algorithm, Ask, Fate, Limit, Micros, OnStoreFailure, Plan, Query, Rule, Unit};
 use tidegate_counters::{Hand, Mode};
+use tidegate_telemetry::Reservation;
 
 use super::request::RateLimitRequest;
 use super::response::{Code, CurrentLimit, ResponseWriter, Status};
@@ -76,11 +78,12 @@ impl Core {
     ) -> Result<Answered, CallError> {
         match &self.hand {
             Hand::Memory(memory) => {
-                let request = read(message)?;
+                let mut request = read(message)?;
                 let domain = match self.asked(&request, standing, out)? {
                     Ok(domain) => domain,
                     Err(answered) => return Ok(answered),
                 };
+                self.settle(&mut request, domain).await;
                 let (query, start) = (request.query(domain, &lease), out.len());
                 self.decide_now(memory, &query, &Asks::Planned, asker, |decided| {
                     out.truncate(start); // If the first attempt broke half-way.
@@ -90,11 +93,12 @@ impl Core {
             // A request is large, and a call that waits is moved: in a place of its own it is not.
             Hand::Redis(_) => {
                 let waits = async move {
-                    let request = read(message)?;
+                    let mut request = read(message)?;
                     let domain = match self.asked(&request, standing, out)? {
                         Ok(domain) => domain,
                         Err(answered) => return Ok(answered),
                     };
+                    self.settle(&mut request, domain).await;
                     let (query, start) = (request.query(domain, &lease), out.len());
                     let decided = self.decide_later(&query, &Asks::Planned, asker, |decided| {
                         out.truncate(start);
@@ -150,7 +154,11 @@ impl Core {
     }
 
     /// The domain that it is counted in; none if it is not counted.
-    fn domain_of<'a>(&'a self, request: &RateLimitRequest<'a>, standing: Standing) -> Option<&'a str> {
+    pub(super) fn domain_of<'a>(
+        &'a self,
+        request: &RateLimitRequest<'a>,
+        standing: Standing,
+    ) -> Option<&'a str> {
         match standing {
             Standing::Outside => Some(request.domain),
             Standing::Internal => self.node.internal_domain.as_deref(),
@@ -192,7 +200,11 @@ impl Core {
         if !style.headers.is_empty() || style.body.is_some() {
             self.write_reply(decision, in_force, query, style, &mut writer);
         }
-        write_metadata(decision, id, style.metadata, &mut writer)
+        let reservations = reservations(decision, id);
+        for _ in &reservations {
+            self.node.metrics.core(self.number).reservation(Reservation::Made);
+        }
+        write_metadata(decision, id, &reservations, style.metadata, &mut writer)
     }
 
     fn write_reply(
@@ -270,11 +282,12 @@ fn current_limit<'d>(limit: &Limit, name: &'d str) -> Option<CurrentLimit<'d>> {
     }
 }
 
-/// Metadata for the proxy: the id of places that were taken, under the name by which the rule wants it back; and, if asked for, what
-/// decided. Says whether there was such an id.
+/// Metadata for the proxy: the ids of places that were taken and of reservations that were made, each under the name by which the rule wants
+/// it back; and, if asked for, what decided. Says whether there was an id of places.
 fn write_metadata(
     decision: &Decision<'_>,
     id: &LeaseId,
+    reservations: &[(&str, String)],
     verbose: bool,
     writer: &mut ResponseWriter<'_>,
 ) -> bool {
@@ -286,12 +299,15 @@ fn write_metadata(
     });
     let (told, degraded) = if verbose { (decision.told(), decision.degraded()) } else { (None, None) };
     let took = named.clone().next().is_some();
-    if told.is_none() && degraded.is_none() && !took {
+    if told.is_none() && degraded.is_none() && !took && reservations.is_empty() {
         return false;
     }
     writer.metadata(|fields| {
         for name in named {
             fields.text(name, id.as_str());
+        }
+        for (name, id) in reservations {
+            fields.text(name, id);
         }
         if told.is_none() && degraded.is_none() {
             return;
@@ -317,6 +333,30 @@ fn write_metadata(
         });
     });
     took
+}
+
+/// The ids of what was charged for rules that settle it later, by the names of their entries. What a node spent alone is not in the store, and
+/// cannot be settled there.
+fn reservations<'d>(decision: &Decision<'d>, id: &LeaseId) -> SmallVec<[(&'d str, String); 1]> {
+    let mut all: SmallVec<[(&str, String); 1]> = SmallVec::new();
+    if !decision.admitted {
+        return all;
+    }
+    for (take, answer) in decision.plan.takes().iter().zip(decision.answers) {
+        let Some((rule, name)) =
+            take.rule.and_then(|rule| Some((rule, rule.said.reservation_id.as_deref()?)))
+        else {
+            continue;
+        };
+        let kept = matches!(take.ask, Ask::Charge { .. }) && !matches!(answer.mode, Mode::Degraded(_));
+        let Some(receipt) = answer.verdict.receipt().filter(|_| kept) else { continue };
+        let at = all.iter().position(|(other, _)| *other == name).unwrap_or_else(|| {
+            all.push((name, String::new()));
+            all.len() - 1
+        });
+        rule.reserve(take.key, receipt, id.number(), &mut all[at].1);
+    }
+    all
 }
 
 fn refuse_all(descriptors: usize, out: &mut Vec<u8>) {
@@ -354,15 +394,22 @@ fn by_policy(policy: OnStoreFailure, descriptors: usize, out: &mut Vec<u8>) -> R
 
 /// The id of places, as text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct LeaseId([u8; 16]);
+pub struct LeaseId {
+    number: u64,
+    digits: [u8; 16],
+}
 
 impl LeaseId {
-    fn new(id: u64) -> Self {
-        let digit = |at: usize| b"0123456789abcdef"[(id >> (60 - 4 * at)) as usize & 15];
-        Self(std::array::from_fn(digit))
+    fn new(number: u64) -> Self {
+        let digit = |at: usize| b"0123456789abcdef"[(number >> (60 - 4 * at)) as usize & 15];
+        Self { number, digits: std::array::from_fn(digit) }
+    }
+
+    fn number(&self) -> u64 {
+        self.number
     }
 
     fn as_str(&self) -> &str {
-        std::str::from_utf8(&self.0).unwrap_or_default() // It is digits.
+        std::str::from_utf8(&self.digits).unwrap_or_default() // It is digits.
     }
 }

@@ -135,6 +135,22 @@ impl Call {
         let mut out = Vec::with_capacity(ANSWER_BYTES);
         out.extend_from_slice(&[0; PREFIX_BYTES]);
         let (answered, held) = match message {
+            // Who reports what something came to does not wait for the answer, and Envoy gives up soon: it is done all the same.
+            Some(message) if self.core.waits() && self.core.settles(&message, self.standing) => {
+                let (core, standing, lease) = (self.core.clone(), self.standing, self.core.fresh_lease());
+                let settling = message.clone();
+                let settled = tokio::task::spawn_local(async move {
+                    let asker = Asker::at(now);
+                    let asked = core.should_rate_limit_as(lease, &settling, standing, &asker, &mut out);
+                    let answered = asked.await;
+                    (answered, out)
+                });
+                let broken = |_| Failed::new(Code::Internal, "the call was broken off");
+                let (answered, written) = settled.await.map_err(broken)?;
+                out = written;
+                let answered = answered?;
+                (answered, answered.lease.map(|lease| Box::new(self.holding(message, lease))))
+            }
             Some(message) => {
                 let lease = self.core.fresh_lease();
                 // Dropped while it waits, this gives back what the counters may be about to give.

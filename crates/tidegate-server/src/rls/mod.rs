@@ -6,6 +6,7 @@ mod beside; // health and reflection
 mod grpc; // frames, statuses, deadlines
 mod request; // what comes
 mod response; // what goes
+mod settle; // reservations that a call names
 mod wire; // protobuf
 
 pub use answer::{Answered, CallError, LeaseId};

@@ -67,9 +67,10 @@ impl Setup {
         fs::write(&part, text).and_then(|()| fs::rename(&part, &path)).expect("written");
     }
 
-    /// A command of the binary.
+    /// A command of the binary; `TIDEGATE_BINARY` names another, such as the one that is to be shipped.
     pub(crate) fn command(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+        let binary = std::env::var_os("TIDEGATE_BINARY");
+        let mut command = Command::new(binary.unwrap_or_else(|| env!("CARGO_BIN_EXE_tidegate").into()));
         command.args(words).current_dir(self.path()).stdin(Stdio::null());
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("TIDEGATE_")) {
             command.env_remove(name);
