@@ -57,7 +57,7 @@ fn prepared(rules: usize, wildcards: usize) -> &'static mut Prepared {
         Entry { key: "api_key", value: "0b8c6f3e-alice" },
         Entry { key: "endpoint", value: value.leak() },
     ];
-    let descriptors = vec![Descriptor { entries: 0..2, cost: 1, limit: None }];
+    let descriptors = vec![Descriptor { entries: 0..2, cost: 1, limit: None, own_cost: false }];
     let query = Query {
         domain: "api_platform",
         entries: entries.leak(),

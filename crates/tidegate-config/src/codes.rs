@@ -158,6 +158,12 @@ codes! {
         fix: "Move it to where the message says.",
         bad: "- key: user\n  unit: minute\n", good: "- key: user\n  rate_limit:\n    unit: minute\n",
     }
+    IgnoredKey "ignored-key" Warning "a key where it has no effect" {
+        means: "The key exists, but not at this level. envoyproxy/ratelimit ignores it there in silence, and so does a node that stands in \
+                for it; everywhere else it is an error.",
+        fix: "Move it to where the message says, or remove it.",
+        bad: "", good: "",
+    }
     DuplicateKey "duplicate-key" Error "the same key twice" {
         means: "A map says the same thing twice. Which of the two was meant cannot be known.",
         fix: "Remove one of them.",
@@ -251,6 +257,12 @@ codes! {
         means: "Below the folder of rules there is no file whose name ends in `.yaml`, `.yml` or `.json`. A folder that is not mounted \
                 looks like this, so it is not taken for \"no rules\".",
         fix: "Check the path and the names of the files. Names that begin with a dot are left out.",
+        bad: "", good: "",
+    }
+    NoRules "no-rules" Warning "a folder of rules without a file" {
+        means: "The folder of rules is there and empty. A node that stands in for envoyproxy/ratelimit takes that as no rules at all, as it \
+                does: nothing is limited.",
+        fix: "Put rules there; they are loaded when they come. If there should be some, check that the right volume is mounted.",
         bad: "", good: "",
     }
     UnsteadyFiles "unsteady-files" Error "files that change while they are read" {
@@ -387,6 +399,12 @@ codes! {
     UnknownVariable "unknown-variable" Warning "an environment variable that nobody reads" {
         means: "Variables that begin with `TIDEGATE_` are settings. This one is not the name of any.",
         fix: "Check the spelling; `tidegate config settings` lists them.",
+        bad: "", good: "",
+    }
+    BadVariable "bad-variable" Error "an environment variable of envoyproxy/ratelimit that cannot be honoured" {
+        means: "A node that is started as `ratelimit` takes the environment variables of envoyproxy/ratelimit. This one has a value that is \
+                none, or asks for something that is not done here.",
+        fix: "Do what the message says; docs/migrating-from-envoyproxy-ratelimit.md has all variables and what becomes of each.",
         bad: "", good: "",
     }
     PasswordInUrl "password-in-url" Warning "a password where many can read it" {

@@ -50,6 +50,7 @@ mod rules; // rule files: documents to drafts
 mod load; // files and folders to all rules
 mod rule_tests; // files of rule tests: documents to what is asked and expected
 mod settings; // flags, environment, file and defaults to settings
+mod drop_in; // the variables of envoyproxy/ratelimit to settings
 mod watch; // when files change
 mod live; // the book in force
 
@@ -58,6 +59,10 @@ mod schema; // the tables as JSON Schema
 
 pub use codes::{Code, Page, Severity, document};
 pub use diagnostic::{Diagnostic, escaped, quoted};
+pub use drop_in::{
+    DropIn, Fate, Form, Mogrify, OtherStore, Read as DropInRead, Statsd, StoreAuth, VARIABLES, Variable,
+    read as read_drop_in,
+};
 pub use fields::{Field, Kind, Origin, Place, Status, Word, reachable};
 pub use json::json;
 pub use live::{Following, LiveRules};
@@ -75,8 +80,8 @@ pub use rules::{DEFAULTS, DESCRIPTOR, DOMAIN, Defaults, EXEMPT, RATE_LIMIT, REPL
 pub use scalars::{Cidr, Percent};
 pub use schema::{rule_tests_schema, rules_schema, schema, settings_schema};
 pub use settings::{
-    FILE_VARIABLE, Given, InternalSettings, ListenerSettings, Resolved, SETTINGS, SETTINGS_FILE, Said,
-    Setting, Settings, StoreSettings, TlsSettings, XdsSettings, XdsTlsSettings, resolve,
+    FILE_VARIABLE, Given, Instead, InternalSettings, ListenerSettings, Resolved, SETTINGS, SETTINGS_FILE,
+    Said, Setting, Settings, StoreSettings, TlsSettings, XdsSettings, XdsTlsSettings, resolve,
 };
 pub use source::{LineColumn, Sources, Span};
 pub use times::{Rate, TimeUnit, Window};

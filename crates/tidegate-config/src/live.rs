@@ -10,7 +10,7 @@ use signal_hook::consts::SIGHUP;
 use signal_hook::iterator::{Handle, Signals};
 use tidegate_core::{Book, Secret};
 
-use crate::load::{Fingerprint, Loaded, RuleFiles, fingerprint, load_marked};
+use crate::load::{Fingerprint, Loaded, RuleFiles, load_marked};
 use crate::watch::Watch;
 
 /// Rules that can be loaded again. What is in force is made of the book, `T`: the book alone, or with what somebody keeps beside it.
@@ -70,6 +70,15 @@ impl<T: Send + Sync + 'static> LiveRules<T> {
         make: impl Fn(Book, Option<&T>) -> T + Send + Sync + 'static,
     ) -> Arc<Self> {
         let files = RuleFiles { paths: Vec::new(), texts: Vec::new(), ..files };
+        Arc::new(Self::new(files, Fingerprint::new(), secret, Book::new(Vec::new(), secret), make))
+    }
+
+    /// The same, whose files are loaded later.
+    pub fn start_later(
+        files: RuleFiles,
+        secret: Secret,
+        make: impl Fn(Book, Option<&T>) -> T + Send + Sync + 'static,
+    ) -> Arc<Self> {
         Arc::new(Self::new(files, Fingerprint::new(), secret, Book::new(Vec::new(), secret), make))
     }
 
@@ -177,7 +186,7 @@ impl<T: Send + Sync + 'static> LiveRules<T> {
         })?;
         // Nobody told of what changed between the last load and the watch.
         let last = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
-        if last.seen != fingerprint(&self.files.paths) {
+        if last.seen != self.files.fingerprint() {
             following.nudge();
         }
         drop(last);

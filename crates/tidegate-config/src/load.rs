@@ -1,6 +1,7 @@
 //! Files and folders to all rules: found, read, checked together.
 
 use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -39,6 +40,9 @@ pub struct RuleFiles {
     pub merge_domains: bool,
     /// What holds for limits that do not say otherwise.
     pub defaults: Defaults,
+    /// Are they read as envoyproxy/ratelimit reads them? Files of any name, none at all, keys that have no effect where they stand, and
+    /// refunds in every domain.
+    pub as_reference: bool,
 }
 
 /// What was found.
@@ -67,10 +71,10 @@ pub fn load(files: &RuleFiles) -> Loaded {
 /// The same, and what the files looked like when they were read.
 pub(crate) fn load_marked(files: &RuleFiles) -> (Loaded, Fingerprint) {
     for _ in 0..ATTEMPTS_MAX {
-        let reader = Reader::new(&[&DOMAIN]);
-        let before = fingerprint(&files.paths);
-        let texts = read_files(&files.paths, &files.caps, &reader, no_rule_files);
-        if before == fingerprint(&files.paths) {
+        let reader = files.reader();
+        let before = files.fingerprint();
+        let texts = read_files(&files.paths, files.names(), &files.caps, &reader, files.told_empty());
+        if before == files.fingerprint() {
             let built_in =
                 files.texts.iter().map(|(name, text)| (name.clone(), Ok(text.as_bytes().to_vec())));
             let texts = texts.into_iter().map(|(path, bytes)| (path.display().to_string(), bytes));
@@ -88,7 +92,7 @@ pub(crate) fn load_marked(files: &RuleFiles) -> (Loaded, Fingerprint) {
 
 /// Loads rules from texts that are here already, each with a name.
 pub fn load_texts(texts: impl IntoIterator<Item = (String, Vec<u8>)>, files: &RuleFiles) -> Loaded {
-    let reader = Reader::new(&[&DOMAIN]);
+    let reader = files.reader();
     load_all(texts.into_iter().map(|(name, bytes)| (name, Ok(bytes))), files, reader)
 }
 
@@ -99,13 +103,14 @@ pub(crate) type Bytes = Result<Vec<u8>, Diagnostic>;
 /// is said by `empty`.
 pub(crate) fn read_files(
     paths: &[PathBuf],
+    names: FileNames,
     caps: &Caps,
     reader: &Reader,
     empty: impl Fn(&Path) -> Diagnostic,
 ) -> Vec<(PathBuf, Bytes)> {
     let mut left = caps.bytes.saturating_mul(FULL_FILES_MAX);
     let mut texts = Vec::new();
-    for path in find(paths, reader, empty) {
+    for path in find(paths, names, reader, empty) {
         let bytes = read_file(&path, caps.bytes.min(left)).map_err(|trouble| match trouble.code {
             Code::TooLarge if left < caps.bytes => too_much(&path, caps.bytes),
             _ => trouble,
@@ -116,6 +121,40 @@ pub(crate) fn read_files(
     texts
 }
 
+/// Which files of a folder are read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum FileNames {
+    /// Those that say by their names that they are meant.
+    Rules,
+    /// All but hidden ones.
+    Any,
+}
+
+impl RuleFiles {
+    fn reader(&self) -> Reader {
+        let reader = Reader::new(&[&DOMAIN]);
+        if self.as_reference { reader.as_reference() } else { reader }
+    }
+
+    fn names(&self) -> FileNames {
+        if self.as_reference { FileNames::Any } else { FileNames::Rules }
+    }
+
+    fn told_empty(&self) -> fn(&Path) -> Diagnostic {
+        if self.as_reference { no_rules } else { no_rule_files }
+    }
+
+    /// What changes when the files do.
+    pub(crate) fn fingerprint(&self) -> Fingerprint {
+        fingerprint(&self.paths, self.names())
+    }
+}
+
+fn no_rules(folder: &Path) -> Diagnostic {
+    let message = format!("there is no file in {}: nothing is limited", folder.display());
+    Diagnostic::nowhere(Code::NoRules, message).help("put rules there; they are loaded when they come")
+}
+
 fn no_rule_files(folder: &Path) -> Diagnostic {
     Diagnostic::nowhere(Code::NoRuleFiles, format!("there is no rule file in {}", folder.display()))
         .help("rule files end in .yaml, .yml or .json; names that begin with a dot are left out")
@@ -124,7 +163,7 @@ fn no_rule_files(folder: &Path) -> Diagnostic {
 fn load_all(texts: impl IntoIterator<Item = (String, Bytes)>, files: &RuleFiles, reader: Reader) -> Loaded {
     let mut sources = Sources::new();
     let mut domains: Vec<DomainText> = Vec::new();
-    let mut common = Common::new(files.merge_domains);
+    let mut common = Common::new(files.merge_domains, files.as_reference);
     for (name, bytes) in texts {
         let source = bytes.and_then(|bytes| sources.add(name.clone(), bytes));
         match source.and_then(|source| yaml::parse(source, &sources, &files.caps)) {
@@ -210,13 +249,18 @@ fn merge_into(first: &mut DomainText, more: DomainText, reader: &Reader) {
 }
 
 /// The files of all paths, in the order of their names. What cannot be looked at is told.
-fn find(paths: &[PathBuf], reader: &Reader, empty: impl Fn(&Path) -> Diagnostic) -> Vec<PathBuf> {
+fn find(
+    paths: &[PathBuf],
+    names: FileNames,
+    reader: &Reader,
+    empty: impl Fn(&Path) -> Diagnostic,
+) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for path in paths {
         let before = found.len();
         match fs::metadata(path) {
             Ok(metadata) if metadata.is_dir() => {
-                let mut walk = Walk { found: &mut found, entered: HashSet::new(), full: false };
+                let mut walk = Walk { found: &mut found, names, entered: HashSet::new(), full: false };
                 walk.enter(path, FOLDERS_MAX, &mut |trouble| reader.say(trouble));
                 if walk.full {
                     reader.say(too_many(path, &format!("more than {FILES_MAX} rule files")));
@@ -238,6 +282,7 @@ fn find(paths: &[PathBuf], reader: &Reader, empty: impl Fn(&Path) -> Diagnostic)
 /// Looks for rule files below a folder.
 struct Walk<'w> {
     found: &'w mut Vec<PathBuf>,
+    names: FileNames,
     /// Where folders really are. Each is looked into once, by whichever name comes first: links may lead in circles.
     entered: HashSet<PathBuf>,
     /// Were there more files than may be?
@@ -259,10 +304,9 @@ impl Walk<'_> {
         paths.sort();
         for path in paths {
             let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-            let is_rules = || {
-                path.extension()
-                    .is_some_and(|end| EXTENSIONS.iter().any(|known| end.eq_ignore_ascii_case(known)))
-            };
+            let known = |end: &OsStr| EXTENSIONS.iter().any(|known| end.eq_ignore_ascii_case(known));
+            let any = self.names == FileNames::Any;
+            let is_rules = || any || path.extension().is_some_and(known);
             if hidden || self.full {
                 continue;
             }
@@ -333,23 +377,23 @@ fn unreadable(path: &Path, error: &io::Error) -> Diagnostic {
 /// What changes when files do: of each its name, where that leads, its size and its time.
 pub(crate) type Fingerprint = Vec<(PathBuf, Option<PathBuf>, u64, Option<std::time::SystemTime>)>;
 
-pub(crate) fn fingerprint(paths: &[PathBuf]) -> Fingerprint {
+fn fingerprint(paths: &[PathBuf], names: FileNames) -> Fingerprint {
     let of = |path: PathBuf| {
         let metadata = fs::metadata(&path).ok();
         let leads_to = fs::canonicalize(&path).ok();
         let size = metadata.as_ref().map_or(0, Metadata::len);
         (path, leads_to, size, metadata.and_then(|metadata| metadata.modified().ok()))
     };
-    paths.iter().flat_map(|path| rule_files(path)).map(of).collect()
+    paths.iter().flat_map(|path| rule_files(path, names)).map(of).collect()
 }
 
 /// The rule files of a path, without a word about what cannot be looked at.
-pub(crate) fn rule_files(path: &Path) -> Vec<PathBuf> {
+pub(crate) fn rule_files(path: &Path, names: FileNames) -> Vec<PathBuf> {
     if !path.is_dir() {
         return vec![path.into()];
     }
     let mut found = Vec::new();
-    let mut walk = Walk { found: &mut found, entered: HashSet::new(), full: false };
+    let mut walk = Walk { found: &mut found, names, entered: HashSet::new(), full: false };
     walk.enter(path, FOLDERS_MAX, &mut |_| {});
     found
 }

@@ -10,7 +10,7 @@ use tidegate_core::Micros;
 
 use crate::codes::Code;
 use crate::diagnostic::{Diagnostic, quoted};
-use crate::fields::{Field, Kind, Place, Status, reachable};
+use crate::fields::{Field, Kind, Origin, Place, Status, reachable};
 use crate::near::nearest;
 use crate::report::Report;
 use crate::scalars::{Cidr, Percent};
@@ -27,6 +27,8 @@ pub struct Reader {
     places: Vec<&'static Place>,
     /// What was already said not to work yet: once is enough for a file with 100 000 rules.
     told: RefCell<HashSet<(&'static str, &'static str)>>,
+    /// Is a known key in a wrong place only without effect?
+    as_reference: bool,
 }
 
 /// A value, and where it stands.
@@ -64,7 +66,14 @@ struct Found<'a> {
 impl Reader {
     /// Whatever can be reached from these places is where a misplaced key may belong.
     pub fn new(roots: &[&'static Place]) -> Self {
-        Self { report: RefCell::default(), places: reachable(roots), told: RefCell::default() }
+        let (report, told) = (RefCell::default(), RefCell::default());
+        Self { report, places: reachable(roots), told, as_reference: false }
+    }
+
+    /// The same, that takes known keys in wrong places as envoyproxy/ratelimit does: they have no effect, and a warning says so.
+    #[must_use]
+    pub fn as_reference(self) -> Self {
+        Self { as_reference: true, ..self }
     }
 
     /// Adds to the report.
@@ -120,6 +129,9 @@ impl Reader {
                     }
                 },
                 None if name.starts_with("x-") => {}
+                None if self.as_reference && self.is_theirs(name) => self.say_with(Code::IgnoredKey, || {
+                    Diagnostic { code: Code::IgnoredKey, ..self.unknown(name, key.span(), place) }
+                }),
                 None => self.say_with(Code::UnknownKey, || self.unknown(name, key.span(), place)),
             }
         }
@@ -141,6 +153,12 @@ impl Reader {
             }
         }
         all
+    }
+
+    /// Is it a key of envoyproxy/ratelimit, wherever it belongs?
+    fn is_theirs(&self, name: &str) -> bool {
+        let mut fields = self.places.iter().filter_map(|place| place.field(name));
+        fields.any(|(_, field)| field.origin == Origin::Reference)
     }
 
     /// The text of a key.

@@ -16,7 +16,7 @@ use notify::event::{AccessKind, AccessMode};
 use notify::{Config, Event, EventKind, PollWatcher, RecommendedWatcher, RecursiveMode, Watcher};
 use tidegate_clock::Stopwatch;
 
-use crate::load::rule_files;
+use crate::load::{FileNames, rule_files};
 
 /// A change is told once nothing has happened for so long: a copy of ten files is one change.
 const QUIET: Duration = Duration::from_millis(50);
@@ -140,7 +140,7 @@ impl Spots {
             spots.trace(path);
             let Ok(real) = fs::canonicalize(path) else { continue };
             // A file that a link in the folder leads to may be anywhere.
-            for file in rule_files(&real) {
+            for file in rule_files(&real, FileNames::Any) {
                 if !fs::canonicalize(&file).is_ok_and(|file| file.starts_with(&real)) {
                     spots.trace(&file);
                 }

@@ -50,7 +50,7 @@ fn write(folder: &Path, amount: u32) {
 
 fn found(book: &Book, domain: &str) -> Option<(Key, u32)> {
     let entries = [Entry { key: "k", value: "v" }];
-    let descriptors = [Descriptor { entries: 0..1, cost: 1, limit: None }];
+    let descriptors = [Descriptor { entries: 0..1, cost: 1, limit: None, own_cost: false }];
     let mut plan = Plan::new();
     book.plan(&Query { domain, entries: &entries, descriptors: &descriptors, lease: None }, &mut plan);
     plan.takes().first().map(|take| (take.key, plan.limit(take).amount()))

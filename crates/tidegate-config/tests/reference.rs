@@ -34,7 +34,7 @@ fn plan<T>(book: &Book, domain: &str, descriptors: &[&str], look: impl FnOnce(&P
             let (key, value) = entry.split_once('=').expect("key=value");
             entries.push(Entry { key, value });
         }
-        all.push(Descriptor { entries: from..entries.len(), cost: 1, limit: None });
+        all.push(Descriptor { entries: from..entries.len(), cost: 1, limit: None, own_cost: false });
     }
     let mut plan = Plan::new();
     book.plan(&Query { domain, entries: &entries, descriptors: &all, lease: None }, &mut plan);
@@ -152,7 +152,7 @@ fn a_limit_in_the_request_is_used_instead_of_the_tree() {
     let book = book(WORKED);
     let entries = [Entry { key: "k", value: "v" }];
     let own = OwnLimit { amount: 42, window: tidegate_core::Micros::from_secs(3_600) };
-    let descriptors = [Descriptor { entries: 0..1, cost: 1, limit: Some(own) }];
+    let descriptors = [Descriptor { entries: 0..1, cost: 1, limit: Some(own), own_cost: false }];
     let mut plan = Plan::new();
     for (domain, amounts) in [("d", vec![42]), ("other", vec![])] {
         book.plan(&Query { domain, entries: &entries, descriptors: &descriptors, lease: None }, &mut plan);

@@ -126,6 +126,10 @@ pub struct Book {
     tags: bool,
     /// Do they say what envoyproxy/ratelimit calls them?
     pub(crate) reference_names: bool,
+    /// Is what a descriptor costs by its own word charged always?
+    pub(crate) own_costs_always: bool,
+    /// Are all limits in quota mode?
+    pub(crate) all_quota: bool,
 }
 
 /// A namespace of rules.
@@ -226,8 +230,18 @@ impl Book {
     /// first counts; whoever reads them from a text refuses that with its place.
     pub fn new(drafts: impl IntoIterator<Item = DomainDraft>, secret: Secret) -> Self {
         let (domains, nodes, paths, rules) = (HashMap::new(), Vec::new(), Vec::new(), Vec::new());
-        let (reservations, tags, reference_names) = (false, false, false);
-        let mut book = Self { domains, nodes, paths, rules, secret, reservations, tags, reference_names };
+        let mut book = Self {
+            domains,
+            nodes,
+            paths,
+            rules,
+            secret,
+            reservations: false,
+            tags: false,
+            reference_names: false,
+            own_costs_always: false,
+            all_quota: false,
+        };
         for draft in drafts {
             if !book.domains.contains_key(draft.name.as_str()) {
                 let domain = book.compile(draft);
@@ -260,6 +274,13 @@ impl Book {
     #[must_use]
     pub fn with_reference_names(self) -> Self {
         Self { reference_names: true, ..self }
+    }
+
+    /// The same book, for a node that stands in for envoyproxy/ratelimit, whose files cannot say `charge`: a cost that a descriptor brings
+    /// itself, such as one that is known at the end of a stream, is charged always. With `all_quota` every limit is in quota mode.
+    #[must_use]
+    pub fn as_stand_in(self, all_quota: bool) -> Self {
+        Self { own_costs_always: true, all_quota, ..self }
     }
 
     /// The tag of counters that belong to a value which requests choose.

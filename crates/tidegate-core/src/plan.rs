@@ -2,8 +2,8 @@
 
 use crate::book::{Book, Domain, Matching};
 use crate::{
-    Algorithm, Ask, Descriptor, Entry, Key, LOG_AMOUNT_MAX, Limit, LimitError, OwnLimit, PathEntry, Query,
-    Role, Rule, RuleDraft, Tag,
+    Algorithm, Ask, Charge, Descriptor, Entry, Key, LOG_AMOUNT_MAX, Limit, LimitError, OwnLimit, PathEntry,
+    Query, Role, Rule, RuleDraft, Tag,
 };
 
 /// A rule, or a limit of the request's own, that a descriptor found, and what became of it.
@@ -197,6 +197,7 @@ impl<'b> Plan<'b> {
                 entries: descriptor.map_or(query.entries, |descriptor| query.entries_of(descriptor)),
                 adds: domain.matching == Matching::Leaf && found.rule.is_none_or(|rule| !rule.always),
                 cost: cost.unwrap_or_default().into(),
+                always: book.own_costs_always && descriptor.is_some_and(|descriptor| descriptor.own_cost),
             };
             self.found[at].fate = match (found.rule, descriptor.and_then(|descriptor| descriptor.limit)) {
                 _ if found.fate != Fate::Open => found.fate,
@@ -240,6 +241,7 @@ impl<'b> Plan<'b> {
             Some(caller) => rule.role(caller.as_bytes()),
             None => rule.role(&key.bits().to_le_bytes()),
         };
+        let role = if book.all_quota && role == Role::Enforce { Role::Quota } else { role };
         let lease = rule.lease_of(request.entries).map(|name| rule.place(name));
         let name = match book.reference_names {
             true => self.write_name(request, key, limit, Some(&rule.path)),
@@ -252,7 +254,7 @@ impl<'b> Plan<'b> {
             role,
             rule: Some(rule),
             fresh: false,
-            limit: LimitOf::Rule(limit),
+            limit: self.charged(limit, request),
             name,
             cost: request.cost,
             lease,
@@ -260,8 +262,27 @@ impl<'b> Plan<'b> {
         Fate::Counted(self.merge(take, request.adds))
     }
 
+    /// A rule's limit; a copy of it where the request is to be charged always.
+    #[inline(always)]
+    fn charged(&mut self, limit: &'b Limit, request: &Request<'_>) -> LimitOf<'b> {
+        if !request.always || limit.charge() == Charge::Always {
+            return LimitOf::Rule(limit);
+        }
+        match limit.clone().charging(Charge::Always) {
+            Ok(always) => {
+                self.own.push(always);
+                LimitOf::Request(self.own.len() - 1)
+            }
+            Err(_) => LimitOf::Rule(limit), // Places are held, or they are not.
+        }
+    }
+
     fn ask_own(&mut self, book: &Book, own: OwnLimit, request: &Request<'_>) -> Fate {
         let Ok(limit) = request.domain.own_limit(own) else { return Fate::Impossible };
+        let limit = match request.always {
+            true => limit.clone().charging(Charge::Always).unwrap_or(limit),
+            false => limit,
+        };
         // No rule has an empty id, so no rule shares the counter.
         let start = book.secret.start().part(request.domain.name.as_bytes()).part(b"");
         let mut parts = limit.shape(start);
@@ -277,7 +298,7 @@ impl<'b> Plan<'b> {
             key: parts.key(),
             tag: first.map_or(parts.key().tag(), |entry| book.tag(entry.value)),
             ask: Ask::Peek,
-            role: Role::Enforce,
+            role: if book.all_quota { Role::Quota } else { Role::Enforce },
             rule: None,
             fresh: false,
             limit: LimitOf::Request(self.own.len()),
@@ -348,6 +369,8 @@ struct Request<'q> {
     /// Do costs on one counter add, or does the largest count?
     adds: bool,
     cost: i128,
+    /// Is it charged also where it does not fit?
+    always: bool,
 }
 
 impl Found<'_> {

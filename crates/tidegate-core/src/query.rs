@@ -22,6 +22,8 @@ pub struct Descriptor {
     pub cost: i64,
     /// The limit that it brings, used instead of the rules.
     pub limit: Option<OwnLimit>,
+    /// Is the cost its own, and not that of the whole request? Only a node that stands in for envoyproxy/ratelimit asks.
+    pub own_cost: bool,
 }
 
 /// A limit that comes with a request.

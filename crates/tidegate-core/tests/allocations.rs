@@ -110,7 +110,7 @@ fn no_plan_allocates() -> Result<(), LimitError> {
     ];
     let own = Some(OwnLimit { amount: 5, window: minute });
     let descriptors = [(0..2, None), (2..3, None), (1..3, own), (0..1, None)]
-        .map(|(entries, limit)| Descriptor { entries, cost: 1, limit });
+        .map(|(entries, limit)| Descriptor { entries, cost: 1, limit, own_cost: false });
     let query = Query { domain: "d", entries: &entries, descriptors: &descriptors, lease: None };
     let mut plan = Plan::new();
     book.plan(&query, &mut plan);

@@ -31,6 +31,8 @@ pub struct Take<'a> {
 pub enum Mode {
     /// By one atomic step in a store that the whole fleet shares.
     Exact,
+    /// By such a step a moment ago, which the node remembers.
+    Remembered,
     /// From units that the node took from the store in advance.
     Leased,
     /// From a count that is written back later, within a stated bound.
@@ -47,7 +49,7 @@ impl Mode {
     /// Its name, as it is told.
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Exact => "exact",
+            Self::Exact | Self::Remembered => "exact",
             Self::Leased => "leased",
             Self::Capped => "capped",
             Self::Local => "local",

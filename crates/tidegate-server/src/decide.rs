@@ -368,7 +368,8 @@ mod tests {
         let now = Micros::from_secs(1_800_000_000);
         let counters = Memory::new(MemorySize::of_bytes(1 << 20), now).expect("memory");
         let entries = [Entry { key: "small", value: "a" }, Entry { key: "large", value: "a" }];
-        let descriptors = [0..1, 1..2].map(|entries| Descriptor { entries, cost: 1, limit: None });
+        let descriptors =
+            [0..1, 1..2].map(|entries| Descriptor { entries, cost: 1, limit: None, own_cost: false });
         let query = Query { domain: "d", entries: &entries, descriptors: &descriptors, lease: None };
         let mut room = Room::default();
         decide(&book, &counters, &query, now, &mut room, |_| ());
@@ -398,7 +399,7 @@ mod tests {
             let decide = |keys: &[&str]| {
                 let entries: Vec<Entry<'_>> = keys.iter().map(|key| Entry { key, value: "a" }).collect();
                 let descriptors: Vec<Descriptor> = (0..keys.len())
-                    .map(|at| Descriptor { entries: at..at + 1, cost: 1, limit: None })
+                    .map(|at| Descriptor { entries: at..at + 1, cost: 1, limit: None, own_cost: false })
                     .collect();
                 let query = Query { domain: "d", entries: &entries, descriptors: &descriptors, lease: None };
                 decide(&book, &counters, &query, now, &mut Room::default(), |decision| {
@@ -438,6 +439,7 @@ mod tests {
             entries,
             cost: 1,
             limit,
+            own_cost: false,
         });
         let asked = |count| {
             let query =

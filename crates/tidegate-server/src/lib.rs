@@ -13,6 +13,7 @@ mod policy; // what is answered when nobody can count
 mod receipts; // charges that can be given back
 pub mod reply; // what callers are told
 pub mod rls; // Envoy's rate limit protocol
+mod stand_in; // in the place of envoyproxy/ratelimit
 mod serve; // which entrance answers
 mod tls; // certificates
 mod waiting; // futures of one thread
@@ -31,6 +32,7 @@ pub use node::{Asker, Core, Decided, INTERNAL_CALL, InForce, Node, ReplyStyle, S
 pub use policy::StoreFailures;
 pub use receipts::{CHARGES_MAX, Charges, Receipts};
 pub use serve::{AnyBody, Entrances};
+pub use stand_in::{StandIn, reference_gauges};
 pub use tls::{Tls, TlsError, TlsFiles};
 pub use waiting::at_once;
 pub use xds::XdsStatus;

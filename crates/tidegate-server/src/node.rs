@@ -17,6 +17,7 @@ use tidegate_core::{Ask, Book, Fate, Micros, OnStoreFailure, Plan, Query, Role, 
 use tidegate_counters::{
     CircuitState, Hand, Memory, Mode, RedisStats, STORE_TIMES_US, Stats, Store, Unavailable,
 };
+use tidegate_telemetry::reference::{ReferenceNames, ReferenceStats};
 use tidegate_telemetry::{
     Build, Gauges, InternalCall, Metrics, Place, Reason, Refusal, RefusalLog, RuleMetrics, StoreGauges,
     StoreServer, TopKeys, trace_id_of,
@@ -31,6 +32,7 @@ use crate::receipts::Receipts;
 use crate::reply::PolicyNames;
 use crate::reply::body::BodyStyle;
 use crate::reply::headers::Dialect;
+use crate::stand_in::StandIn;
 use crate::waiting::{at_once, caught};
 use crate::xds::XdsStatus;
 
@@ -54,6 +56,8 @@ pub struct InForce {
     pub names: PolicyNames,
     /// Where they are counted.
     pub metrics: RuleMetrics,
+    /// What the reference server calls them, where this node stands in for it.
+    pub reference: Option<ReferenceNames>,
 }
 
 impl InForce {
@@ -61,7 +65,13 @@ impl InForce {
     pub fn new(book: Book, cores: usize, before: Option<&Self>) -> Self {
         let names = PolicyNames::of(&book);
         let metrics = RuleMetrics::of(&book, cores, before.map(|before| &before.metrics));
-        Self { book, names, metrics }
+        Self { book, names, metrics, reference: None }
+    }
+
+    /// The same, counted by the reference server's names too.
+    #[must_use]
+    pub fn with_reference_stats(self, stats: &Arc<ReferenceStats>) -> Self {
+        Self { reference: Some(ReferenceNames::of(stats, &self.book)), ..self }
     }
 }
 
@@ -120,6 +130,8 @@ pub struct Node {
     pub reloaded_us: AtomicU64,
     /// What is running.
     pub build: Build,
+    /// What it does otherwise because it stands in for envoyproxy/ratelimit.
+    pub stand_in: Option<StandIn>,
     /// Turns at what takes long and is no decision.
     pub aside: Semaphore,
     /// For tests: is called with each request before it is decided, and may panic.

@@ -60,6 +60,9 @@ impl Entrances {
     ) -> Response<AnyBody> {
         match protocol {
             Protocol::Rls => self.beside.call(request).await.map(|body| AnyBody(Of::Rls(body))),
+            Protocol::Debug => {
+                check::debug_page(&self.core, request).await.map(|body| AnyBody(Of::Http(body)))
+            }
             Protocol::Http => {
                 check::answer(self.core.clone(), request).await.map(|body| AnyBody(Of::Http(body)))
             }

@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use rustls::client::verify_server_name;
 use rustls::pki_types::pem::{Error as PemError, PemObject as _};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsAcceptor;
@@ -23,6 +24,8 @@ pub struct TlsFiles {
     pub key: PathBuf,
     /// Roots for the certificates of clients. Where there are some, a client without a certificate is not let in.
     pub client_roots: Option<PathBuf>,
+    /// The DNS name that these have to be made out to, if any will not do.
+    pub client_name: Option<String>,
 }
 
 impl TlsFiles {
@@ -89,8 +92,20 @@ impl Tls {
         &self,
         stream: S,
     ) -> std::io::Result<TlsStream<S>> {
-        TlsAcceptor::from(self.current.load_full()).accept(stream).await
+        let stream = TlsAcceptor::from(self.current.load_full()).accept(stream).await?;
+        if let Some(name) = &self.files.client_name {
+            check_name(stream.get_ref().1.peer_certificates(), name).map_err(std::io::Error::other)?;
+        }
+        Ok(stream)
     }
+}
+
+/// Is the certificate that a client has shown made out to this name?
+fn check_name(shown: Option<&[CertificateDer<'_>]>, name: &str) -> Result<(), rustls::Error> {
+    let unknown = || rustls::Error::General(format!("{name} is no name that a certificate can have"));
+    let wanted = ServerName::try_from(name).map_err(|_| unknown())?;
+    let shown = shown.and_then(|chain| chain.first()).ok_or(rustls::Error::NoCertificatesPresented)?;
+    verify_server_name(&ParsedCertificate::try_from(shown)?, &wanted)
 }
 
 fn read(files: &TlsFiles, protocol: Protocol) -> Result<ServerConfig, TlsError> {
@@ -121,7 +136,7 @@ fn read(files: &TlsFiles, protocol: Protocol) -> Result<ServerConfig, TlsError> 
     let mut config = builder.with_single_cert(certificates, key).map_err(|error| together(&error))?;
     config.alpn_protocols = match protocol {
         Protocol::Rls => vec![b"h2".to_vec()],
-        Protocol::Http => vec![b"http/1.1".to_vec()],
+        Protocol::Http | Protocol::Debug => vec![b"http/1.1".to_vec()],
     };
     Ok(config)
 }

@@ -276,7 +276,7 @@ fn with_query<R>(domain: &str, asked: &[Asked], ask: impl FnOnce(&Query<'_>) -> 
         let pairs = said.iter().map(|entry| entry.split_once('=').expect("key=value"));
         entries.extend(pairs.map(|(key, value)| Entry { key, value }));
         let limit = own.map(|(amount, secs)| OwnLimit { amount, window: Micros::from_secs(secs) });
-        descriptors.push(Descriptor { entries: from..entries.len(), cost: *cost, limit });
+        descriptors.push(Descriptor { entries: from..entries.len(), cost: *cost, limit, own_cost: false });
     }
     ask(&Query { domain, entries: &entries, descriptors: &descriptors, lease: None })
 }
@@ -320,8 +320,9 @@ fn who_asks_too_much_is_told_so_and_not_everything() {
     let explained = explained(rules, |book, counters| {
         let entries: Vec<Entry<'_>> =
             names.iter().map(|name| Entry { key: "a", value: name.trim_start_matches("a=") }).collect();
-        let descriptors: Vec<Descriptor> =
-            (0..300).map(|at| Descriptor { entries: at..at + 1, cost: 1, limit: None }).collect();
+        let descriptors: Vec<Descriptor> = (0..300)
+            .map(|at| Descriptor { entries: at..at + 1, cost: 1, limit: None, own_cost: false })
+            .collect();
         let query = Query { domain: "d", entries: &entries, descriptors: &descriptors, lease: None };
         explain(book, counters, &query, START)
     });

@@ -26,7 +26,7 @@ fn a_million_keys_make_no_row_more() -> Result<(), LimitError> {
         let entries = [Entry { key: "key", value: &name }, Entry { key: &path, value: &name }];
         let own = OwnLimit { amount: caller, window: Micros::from_secs(60) };
         let descriptors = [(0..1, None), (1..2, None), (0..2, Some(own))]
-            .map(|(entries, limit)| Descriptor { entries, cost: 1, limit });
+            .map(|(entries, limit)| Descriptor { entries, cost: 1, limit, own_cost: false });
         let query = Query { domain: "api", entries: &entries, descriptors: &descriptors, lease: None };
         book.plan(&query, &mut plan);
         assert_eq!(plan.takes().len(), 3);

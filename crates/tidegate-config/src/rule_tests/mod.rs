@@ -8,7 +8,7 @@ use tidegate_core::{DEPTH_MAX, Micros, Outcome, OwnLimit};
 
 use crate::codes::Code;
 use crate::diagnostic::Diagnostic;
-use crate::load::{Bytes, read_files};
+use crate::load::{Bytes, FileNames, read_files};
 use crate::reader::{Map, Reader, Spanned, Value};
 use crate::report::Report;
 use crate::source::{Sources, Span};
@@ -113,7 +113,7 @@ pub struct Expect {
 /// Loads files, and folders of files, of tests.
 pub fn load_tests(paths: &[PathBuf], caps: &Caps) -> LoadedTests {
     let reader = Reader::new(&[&RULE_TESTS]);
-    let texts = read_files(paths, caps, &reader, |folder| {
+    let texts = read_files(paths, FileNames::Rules, caps, &reader, |folder| {
         Diagnostic::nowhere(Code::NoTests, format!("there is no file of tests in {}", folder.display()))
             .help("their names end in .yaml, .yml or .json; those that begin with a dot are left out")
     });

@@ -47,12 +47,14 @@ pub(crate) struct Common {
     /// Bytes of the paths of all descriptors so far. Each is kept with what is above it: a thousand below a key of a megabyte are a
     /// gigabyte.
     path_bytes: Cell<u64>,
+    /// Are refunds applied where a domain does not say so?
+    allow_refunds: bool,
 }
 
 impl Common {
-    /// Of documents of which several may be about one domain, or not.
-    pub(crate) fn new(merge: bool) -> Self {
-        Self { heads: merge.then(HashMap::new), path_bytes: Cell::default() }
+    /// Of documents of which several may be about one domain, or not, and whose domains take refunds by themselves, or not.
+    pub(crate) fn new(merge: bool, allow_refunds: bool) -> Self {
+        Self { heads: merge.then(HashMap::new), path_bytes: Cell::default(), allow_refunds }
     }
 }
 
@@ -129,7 +131,7 @@ fn domain<'a>(
         name: name.map_or("", |name| name.value).into(),
         matching: map.word("match").map_or(Matching::Leaf, |word| matching(word.value)),
         quota_key: quota_key.into(),
-        allow_refunds: flag("allow_refunds"),
+        allow_refunds: map.flag("allow_refunds").map_or(common.allow_refunds, |flag| flag.value),
         trust_tier: flag("trust_tier"),
         disabled: flag("disabled"),
         exempt: tree::exempt(&map),

@@ -146,6 +146,8 @@ pub struct StoreSettings {
     pub tls_ca: Option<PathBuf>,
     /// The files with a certificate and its key.
     pub tls_certificate: Option<(PathBuf, PathBuf)>,
+    /// May the store's certificate have any name?
+    pub tls_any_name: bool,
 }
 
 impl fmt::Debug for StoreSettings {
@@ -274,6 +276,19 @@ pub struct Given {
     pub flags: Vec<(String, String)>,
     /// The environment.
     pub variables: Vec<(String, String)>,
+    /// What holds instead of defaults, because a node is started in another's place.
+    pub instead: Vec<Instead>,
+}
+
+/// What holds for a setting where neither flags, environment nor file say otherwise.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Instead {
+    /// The name of the setting.
+    pub setting: &'static str,
+    /// Its value.
+    pub value: String,
+    /// Who says so.
+    pub place: &'static str,
 }
 
 /// Settings, where each comes from, and what is wrong with them.
@@ -396,6 +411,8 @@ struct Layer {
     above: Option<Tree>,
     /// The default.
     below: Option<Tree>,
+    /// Did somebody say what it is?
+    is_instead: bool,
 }
 
 impl Layer {
@@ -404,12 +421,15 @@ impl Layer {
         let flag = flag.map(|(_, value)| (format!("--{}", setting.flag()), value.as_str()));
         let variable = given.variables.iter().find(|(name, _)| *name == setting.variable());
         let variable = variable.map(|(name, value)| (name.clone(), value.as_str()));
-        let default = Some(setting.default()).filter(|text| !text.is_empty());
+        let instead = given.instead.iter().find(|instead| instead.setting == setting.name);
+        let default = Some(("default", setting.default())).filter(|(_, text)| !text.is_empty());
+        let default = instead.map(|instead| (instead.place, instead.value.as_str())).or(default);
         Self {
             above: flag
                 .or(variable)
                 .and_then(|(name, value)| single(&name, value, setting.field.kind, sources)),
-            below: default.and_then(|text| single("default", text, setting.field.kind, sources)),
+            below: default.and_then(|(place, text)| single(place, text, setting.field.kind, sources)),
+            is_instead: instead.is_some(),
         }
     }
 }
@@ -492,8 +512,16 @@ impl<'a> Chosen<'a> {
         self.all.iter().zip(self.layers).any(|(setting, layer)| setting.name == name && layer.above.is_some())
     }
 
+    /// Does it hold because a node stands in another's place?
+    fn is_instead(&self, name: &str) -> bool {
+        let mut all = self.all.iter().zip(self.layers);
+        !self.is_from_above(name)
+            && !self.in_file.contains_key(name)
+            && all.any(|(setting, layer)| setting.name == name && layer.is_instead)
+    }
+
     fn is_said(&self, name: &str) -> bool {
-        self.is_from_above(name) || self.in_file.contains_key(name)
+        self.is_from_above(name) || self.in_file.contains_key(name) || self.is_instead(name)
     }
 
     fn flag(&self, name: &str) -> bool {
@@ -524,7 +552,8 @@ impl<'a> Chosen<'a> {
     /// A path of the command line is meant from where one stands, one of the file from where the file is.
     fn path(&self, name: &str) -> Option<PathBuf> {
         let text = self.text(name)?;
-        Some(if self.is_from_above(name) { PathBuf::from(text) } else { self.folder.join(text) })
+        let from_here = self.is_from_above(name) || self.is_instead(name);
+        Some(if from_here { PathBuf::from(text) } else { self.folder.join(text) })
     }
 
     fn listener(&self, name: &str) -> ListenerSettings {
@@ -586,6 +615,7 @@ impl<'a> Chosen<'a> {
                 .then(|| self.text("store.reference_prefix").unwrap_or_default().to_owned()),
             tls_ca: self.path("store.tls.ca"),
             tls_certificate,
+            tls_any_name: self.flag("store.tls.any_name"),
         }
     }
 
@@ -598,7 +628,8 @@ impl<'a> Chosen<'a> {
             reader.say(trouble.help("set both `store.tls.certificate` and `store.tls.key`"));
         }
         let Some(url) = self.get(STORE_URL) else { return };
-        if self.text(STORE_URL).is_some_and(|text| password_of(text).is_some()) {
+        let has_password = self.text(STORE_URL).is_some_and(|text| password_of(text).is_some());
+        if has_password && !self.is_instead(STORE_URL) {
             let message = "a password in `store.url`: files and command lines are read by more people than should know it";
             let trouble =
                 Diagnostic::new(Code::PasswordInUrl, url.span(), message).label("it is not shown here");
@@ -684,6 +715,7 @@ impl<'a> Chosen<'a> {
                 caps,
                 merge_domains: self.flag("rules.merge_domains"),
                 defaults: Defaults::of(|name| self.get(&format!("defaults.{name}")), Defaults::default()),
+                as_reference: false,
             },
             rules_said: self.is_said("rules.path"),
             watch: self.flag("rules.watch"),

@@ -419,6 +419,13 @@ static STORE_TLS: Place = Place {
         .ours(),
         Field::new("certificate", Kind::Text, "A file with the certificate that the node shows to the store, in PEM.").ours(),
         Field::new("key", Kind::Text, "The file with its private key, in PEM.").ours(),
+        Field::new(
+            "any_name",
+            Kind::Flag,
+            "The store's certificate may be made out to any name, as long as one of the roots vouches for it.",
+        )
+        .ours()
+        .default("false"),
     ],
 };
 
@@ -479,6 +486,7 @@ static LOG: Place = Place {
 static FORMATS: &[Word] = &[
     Word::new("text", "For people: time, level, message, then `key=value`."),
     Word::new("json", "For machines: an object in each line."),
+    Word::new("json-at", "The same with `@timestamp` and `@message`, as envoyproxy/ratelimit writes it."),
 ];
 
 static LEVELS: &[Word] = &[

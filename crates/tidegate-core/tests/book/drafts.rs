@@ -90,6 +90,7 @@ pub(crate) fn with_query<R>(request: &rules::Request, ask: impl FnOnce(&Query<'_
             limit: descriptor
                 .limit
                 .map(|own| OwnLimit { amount: own.amount, window: Micros::new(own.window_us) }),
+            own_cost: false,
         });
     }
     ask(&Query { domain: &request.domain, entries: &entries, descriptors: &descriptors, lease: None })

@@ -29,7 +29,7 @@ fn book(matching: Matching, descriptors: Vec<DescriptorDraft>) -> Book {
 /// What a request counts: keys, tags and names.
 fn counted(book: &Book, entries: &[(&str, &str)]) -> Vec<(Key, Tag, Option<String>)> {
     let entries: Vec<Entry<'_>> = entries.iter().map(|(key, value)| Entry { key, value }).collect();
-    let descriptors = [Descriptor { entries: 0..entries.len(), cost: 1, limit: None }];
+    let descriptors = [Descriptor { entries: 0..entries.len(), cost: 1, limit: None, own_cost: false }];
     let mut plan = Plan::new();
     book.plan(&Query { domain: "d", entries: &entries, descriptors: &descriptors, lease: None }, &mut plan);
     let told = |take| plan.reference_name(take).map(String::from);

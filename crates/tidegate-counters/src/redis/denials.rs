@@ -83,7 +83,7 @@ impl Denials {
         };
         let at = takes.iter().position(|take| denied(take).is_some())?;
         let mut answers: Vec<Answer> = takes.iter().map(unasked).collect();
-        answers[at] = Answer { verdict: denied(&takes[at])?, mode: Mode::Exact };
+        answers[at] = Answer { verdict: denied(&takes[at])?, mode: Mode::Remembered };
         self.hits.fetch_add(1, Ordering::Relaxed);
         Some(answers)
     }

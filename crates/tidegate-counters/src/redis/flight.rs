@@ -74,15 +74,16 @@ pub(super) fn ask(
         return Asked::Known(Judged { admitted: false, answers, trouble: None });
     }
     lane.store.alone.release(takes, now);
-    let slot = lane.store.slot(first, now);
-    if takes.iter().all(|take| lane.store.slot(take, now) == slot) {
-        return Asked::Whole(lane.ask((slot, replicated), takes, now));
+    let home = lane.of(first);
+    let slot = home.store.slot(first, now);
+    if takes.iter().all(|take| Rc::ptr_eq(lane.of(take), home) && home.store.slot(take, now) == slot) {
+        return Asked::Whole(home.ask((slot, replicated), takes, now));
     }
     let (sender, judged) = oneshot::channel();
     let parts = Part::of(lane, takes, now);
     let mut asked = Vec::with_capacity(parts.len());
     for part in &parts {
-        asked.push(lane.ask((part.slot, replicated), &part.takes(), now));
+        asked.push(part.lane.ask((part.slot, replicated), &part.takes(), now));
     }
     let lane = lane.clone();
     tokio::task::spawn_local(async move {
@@ -106,8 +107,9 @@ impl Asked {
         match self {
             Self::Known(judged) => Ok(judged),
             Self::Whole(pending) => {
+                let home = takes.first().map_or(lane, |take| lane.of(take));
                 let answered = answered(pending, until).await.and_then(|reply| {
-                    let answers = read(lane, takes, &reply, now)?;
+                    let answers = read(home, takes, &reply, now)?;
                     Ok(Judged { admitted: reply.admitted, answers, trouble: None })
                 });
                 match answered {
@@ -165,6 +167,8 @@ fn gone() -> Unavailable {
 
 /// The takes of a request that are in one slot, with limits of their own: they may outlive whoever asked.
 struct Part {
+    /// The way to their store.
+    lane: Rc<Lane>,
     slot: u16,
     takes: Vec<OwnTake>,
 }
@@ -189,10 +193,11 @@ impl OwnTake {
 }
 
 impl Part {
-    fn of(lane: &Lane, takes: &[Take<'_>], now: Micros) -> Vec<Self> {
+    fn of(lane: &Rc<Lane>, takes: &[Take<'_>], now: Micros) -> Vec<Self> {
         let mut parts: Vec<Self> = Vec::new();
         for (at, take) in takes.iter().enumerate() {
-            let slot = lane.store.slot(take, now);
+            let home = lane.of(take);
+            let slot = home.store.slot(take, now);
             let own = OwnTake {
                 at,
                 key: take.key,
@@ -203,9 +208,9 @@ impl Part {
                 role: take.role,
                 policy: take.policy,
             };
-            match parts.iter_mut().find(|part| part.slot == slot) {
+            match parts.iter_mut().find(|part| part.slot == slot && Rc::ptr_eq(&part.lane, home)) {
                 Some(part) => part.takes.push(own),
-                None => parts.push(Self { slot, takes: vec![own] }),
+                None => parts.push(Self { lane: home.clone(), slot, takes: vec![own] }),
             }
         }
         parts
@@ -245,7 +250,7 @@ async fn fly(
     let (mut replies, mut missing) = (Vec::with_capacity(parts.len()), vec![false; count]);
     for (part, pending) in parts.iter().zip(asked) {
         let reply = answered(pending, until).await;
-        let reply = reply.and_then(|reply| Ok((read(lane, &part.takes(), &reply, now)?, reply)));
+        let reply = reply.and_then(|reply| Ok((read(&part.lane, &part.takes(), &reply, now)?, reply)));
         match reply {
             Ok((answers, reply)) => {
                 for (own, answer) in part.takes.iter().zip(answers) {
@@ -278,7 +283,7 @@ async fn fly(
         let charged: Vec<Answer> = part.takes.iter().map(|own| judged.answers[own.at]).collect();
         give_back(lane, part, &charged, now);
         let mut shown = charged;
-        replay::show(&takes, &reply.told(lane, &takes, now)?, reply.now, &mut shown)?;
+        replay::show(&takes, &reply.told(&part.lane, &takes, now)?, reply.now, &mut shown)?;
         for (own, answer) in part.takes.iter().zip(shown) {
             judged.answers[own.at] = answer;
         }
@@ -302,7 +307,7 @@ fn give_back(lane: &Rc<Lane>, part: &Part, charged: &[Answer], now: Micros) {
         return;
     }
     // Nobody waits for it. Is it lost on the way, the units stay charged until they leave the window: too few are admitted, never too many.
-    let pending = match lane.ask((part.slot, false), &back, now) {
+    let pending = match part.lane.ask((part.slot, false), &back, now) {
         Ok(pending) => pending,
         Err(why) => return tracing::debug!(%why, "units could not be given back"),
     };

@@ -46,6 +46,8 @@ pub(super) struct Lane {
     scheduled: Cell<bool>,
     /// How many requests wait for an answer of each server, by its number. One that is silent does not use up what others may.
     in_flight: RefCell<Vec<(u64, usize)>>,
+    /// The way to the store of limits per second, if they have one of their own.
+    per_second: Option<Rc<Self>>,
     /// By how much the store's clock is ahead of the node's, as far as known.
     ahead_us: Cell<i64>,
     ids: RandomState,
@@ -130,7 +132,9 @@ impl From<CallFailed> for Unavailable {
 impl Lane {
     pub(super) fn new(store: Arc<RedisStore>) -> Rc<Self> {
         let wires = Wires::new(store.servers.clone());
+        let per_second = store.per_second.clone().map(Self::new);
         Rc::new(Self {
+            per_second,
             store,
             wires,
             replicated_wires: OnceCell::new(),
@@ -169,9 +173,16 @@ impl Lane {
         }
     }
 
-    /// Are denials remembered? Not where callers set the clock.
+    /// Are denials remembered? Not where callers set the clock, nor where nobody wants it.
     pub(super) fn remembers(&self) -> bool {
-        self.store.servers.settings().clock == StoreClock::Store
+        let settings = self.store.servers.settings();
+        settings.clock == StoreClock::Store && settings.remembers_denials
+    }
+
+    /// The way to the store that has a take's counter.
+    pub(super) fn of<'l>(self: &'l Rc<Self>, take: &Take<'_>) -> &'l Rc<Self> {
+        let of_second = |_: &&Rc<Self>| take.limit.window() == Some(Micros::from_secs(1));
+        self.per_second.as_ref().filter(of_second).unwrap_or(self)
     }
 
     /// Asks for some takes of a request, all in one slot; they are judged in one piece, at the end of this turn.

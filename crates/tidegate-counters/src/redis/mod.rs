@@ -37,7 +37,7 @@ use replay::Told;
 use wires::{Call, Servers};
 
 pub use settings::{
-    Address, CircuitSettings, Password, RedisSettings, StoreClock, StoreTls, Topology, UrlError,
+    Address, CircuitSettings, Login, Password, RedisSettings, StoreClock, StoreTls, Topology, UrlError,
 };
 pub use stats::{CircuitState, CircuitStats, RedisStats, STORE_TIMES_US, ServerStats, Times};
 
@@ -50,6 +50,8 @@ pub struct RedisStore {
     disagreements: AtomicU64,
     /// Is it known under which secret the fleet names its counters?
     has_names: AtomicBool,
+    /// The store of limits per second, if they have one of their own.
+    per_second: Option<Arc<Self>>,
     /// What is wrong with how each server is set up, as it said last.
     warnings: Mutex<BTreeMap<Address, Vec<String>>>,
 }
@@ -62,10 +64,25 @@ pub struct RedisCounters {
 impl RedisStore {
     /// A store; nothing is asked of it yet. What the node may spend while it cannot be asked is counted in `own`.
     pub fn new(settings: RedisSettings, own: Arc<Memory>) -> Arc<Self> {
-        let (servers, denials, alone) = (Servers::new(settings), Denials::default(), Alone::new(own));
-        let (in_flight, disagreements) = (AtomicU64::new(0), AtomicU64::new(0));
-        let (has_names, warnings) = (AtomicBool::new(true), Mutex::default());
-        Arc::new(Self { servers, denials, alone, in_flight, disagreements, has_names, warnings })
+        Self::with_per_second(settings, None, own)
+    }
+
+    /// The same, with a store of their own for limits per second.
+    pub fn with_per_second(
+        settings: RedisSettings,
+        per_second: Option<RedisSettings>,
+        own: Arc<Memory>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            per_second: per_second.map(|settings| Self::new(settings, own.clone())),
+            servers: Servers::new(settings),
+            denials: Denials::default(),
+            alone: Alone::new(own),
+            in_flight: AtomicU64::new(0),
+            disagreements: AtomicU64::new(0),
+            has_names: AtomicBool::new(true),
+            warnings: Mutex::default(),
+        })
     }
 
     /// Says whether the node knows the secret of the fleet. As long as it does not, the store is not asked about counters, though it may
@@ -105,6 +122,11 @@ impl RedisStore {
             }
             Topology::Cluster(seeds) => format!("the cluster of {}", all(seeds)),
         }
+    }
+
+    /// What happened so far in the store of limits per second, if they have one of their own.
+    pub fn per_second_stats(&self) -> Option<RedisStats> {
+        self.per_second.as_ref().map(|store| store.stats())
     }
 
     /// What happened so far.
@@ -275,12 +297,14 @@ impl RedisCounters {
         let (lane, mut states) = (&self.lane, vec![Vec::new(); takes.len()]);
         lane.store.named()?;
         let (until, mut time) = (lane.deadline(), now);
-        let mut slots: Vec<u16> = takes.iter().map(|take| lane.store.slot(take, now)).collect();
-        slots.sort_unstable();
-        slots.dedup(); // None for a request that asks nothing.
-        for slot in slots {
+        let place = |take: &Take<'_>| (Rc::as_ptr(lane.of(take)), lane.of(take).store.slot(take, now));
+        let mut firsts: Vec<usize> = (0..takes.len()).collect();
+        firsts.sort_unstable_by_key(|at| place(&takes[*at]));
+        firsts.dedup_by_key(|at| place(&takes[*at])); // None for a request that asks nothing.
+        for first in firsts {
+            let (lane, slot) = (lane.of(&takes[first]), place(&takes[first]).1);
             let here: Vec<usize> =
-                (0..takes.len()).filter(|at| lane.store.slot(&takes[*at], now) == slot).collect();
+                (0..takes.len()).filter(|at| place(&takes[*at]) == place(&takes[first])).collect();
             let names = here.iter().map(|at| lane.store.name(&takes[*at], now)).collect();
             let argument = lane.told_time(now).to_le_bytes()[..7].to_vec();
             let call = Call { script: script::look(), op: "look", keys: names, argument };

@@ -27,6 +27,10 @@ pub struct RedisSettings {
     pub connect_timeout: Duration,
     /// How many requests of one thread may wait for one server at once. Whoever comes then is told at once that it cannot answer.
     pub in_flight_max: usize,
+    /// Who asks sentinels, if not who asks the servers.
+    pub sentinel_login: Option<Login>,
+    /// Are refusals remembered for a moment, so that the same is not asked again?
+    pub remembers_denials: bool,
     /// When servers are left alone.
     pub circuit: CircuitSettings,
     /// Whose clock counts.
@@ -103,6 +107,15 @@ impl fmt::Debug for Password {
     }
 }
 
+/// Who asks.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Login {
+    /// The ACL user; none is the default one.
+    pub user: Option<String>,
+    /// Its password.
+    pub password: Password,
+}
+
 /// How connections are encrypted. Files are read at every connect, so that they may change.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct StoreTls {
@@ -110,6 +123,8 @@ pub struct StoreTls {
     pub ca: Option<PathBuf>,
     /// Our certificate and its key, if the server wants one.
     pub certificate: Option<(PathBuf, PathBuf)>,
+    /// May the server's certificate have any name?
+    pub any_name: bool,
 }
 
 /// Whose clock counts.
@@ -156,6 +171,8 @@ impl RedisSettings {
             timeout: Duration::from_millis(12),
             connect_timeout: Duration::from_millis(250),
             in_flight_max: 4_096,
+            sentinel_login: None,
+            remembers_denials: true,
             circuit: CircuitSettings::default(),
             clock: StoreClock::Store,
         }

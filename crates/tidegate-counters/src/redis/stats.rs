@@ -30,6 +30,18 @@ pub struct RedisStats {
     pub warnings: Vec<String>,
 }
 
+impl RedisStats {
+    /// Open connections to all servers.
+    pub fn connections(&self) -> u64 {
+        self.servers.iter().map(|server| server.connections).sum()
+    }
+
+    /// Connections that were opened since the start, to those that are still known.
+    pub fn connections_opened(&self) -> u64 {
+        self.servers.iter().map(|server| server.opened).sum()
+    }
+}
+
 /// One server.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ServerStats {
@@ -37,6 +49,8 @@ pub struct ServerStats {
     pub address: String,
     /// Open connections to it, of all threads.
     pub connections: u64,
+    /// Those that were opened since the start.
+    pub opened: u64,
     /// Calls that were answered or given up, by what they did (fixed words) and how long they took.
     pub calls: Vec<(&'static str, Times)>,
     /// Is it called at all?

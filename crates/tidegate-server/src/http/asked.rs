@@ -299,7 +299,12 @@ impl Asked<'_> {
             parts.entries.push(Entry { key: "endpoint", value: endpoint });
         }
         let entries = 0..parts.entries.len();
-        parts.descriptors.push(Descriptor { entries, cost: self.cost.unwrap_or(1), limit: None });
+        parts.descriptors.push(Descriptor {
+            entries,
+            cost: self.cost.unwrap_or(1),
+            limit: None,
+            own_cost: false,
+        });
         Ok(())
     }
 
@@ -333,6 +338,7 @@ impl Asked<'_> {
                 entries: from..parts.entries.len(),
                 cost: if descriptor.is_negative_hits { -hits } else { hits },
                 limit: descriptor.limit.as_ref().and_then(AskedLimit::own),
+                own_cost: descriptor.hits_addend.is_some(),
             });
         }
         Ok(())

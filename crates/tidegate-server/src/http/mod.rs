@@ -16,7 +16,8 @@ use http::{HeaderValue, Method, Request, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
 
-use crate::node::{Core, Node};
+use crate::node::{Asker, Core, Node};
+use crate::stand_in;
 
 use check::Verb;
 use error::HttpError;
@@ -50,7 +51,8 @@ const PATHS: &[(&str, Method, Page)] = &[
     ("/livez", Method::GET, Page::Live),
     ("/readyz", Method::GET, Page::Ready),
     ("/healthz", Method::GET, Page::Ready),
-    ("/healthcheck", Method::GET, Page::Ready),
+    ("/healthcheck", Method::GET, Page::Health),
+    ("/json", Method::POST, Page::Json),
     ("/metrics", Method::GET, Page::Metrics),
 ];
 
@@ -59,10 +61,16 @@ enum Page {
     Decide(Verb),
     Inspect,
     Reset,
-    Counter { reset: bool },
+    Counter {
+        reset: bool,
+    },
     Top,
     Live,
     Ready,
+    /// The same, as the reference server says it, where this node stands in for it.
+    Health,
+    /// RLS as JSON; only where it does.
+    Json,
     Metrics,
 }
 
@@ -89,8 +97,34 @@ async fn route(core: Rc<Core>, request: Request<Incoming>) -> Result<Answer, Htt
         Page::Top => look::top(&core, request.uri().query()).await,
         Page::Live => Ok(text(200, "ok\n".into())),
         Page::Ready => look::ready(&core, request.uri().query()),
+        Page::Health => match &core.node.stand_in {
+            None => look::ready(&core, request.uri().query()),
+            Some(stand_in) => {
+                let (status, words) = stand_in::health(&core.node, stand_in);
+                Ok(text(status, words.into()))
+            }
+        },
+        Page::Json => decide_json(&core, request).await,
         Page::Metrics => look::metrics(&core).await,
     }
+}
+
+/// RLS as JSON.
+async fn decide_json(core: &Core, request: Request<Incoming>) -> Result<Answer, HttpError> {
+    if core.node.stand_in.is_none() {
+        return Err(HttpError::not_found("/json"));
+    }
+    let came = core.node.now();
+    let body = read::read(request.into_body()).await?;
+    let (status, body) = stand_in::answer_json(core, &body, &Asker::at(came)).await;
+    Ok(if status == 400 { with_type(status, "text/plain; charset=utf-8", body) } else { json(status, body) })
+}
+
+/// A page of the reference server.
+pub(crate) async fn debug_page(core: &Core, request: Request<Incoming>) -> Answer {
+    let path = request.uri().path().to_owned();
+    let page = aside(core, move |node| Ok(stand_in::answer_page(node, &path)));
+    page.await.unwrap_or_else(|error| error.answer())
 }
 
 /// Is this the path, whatever stands in the part that is open?

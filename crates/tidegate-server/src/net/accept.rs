@@ -106,7 +106,7 @@ impl Entrance {
     pub(super) fn turn_away(&self, reason: ConnectionRefused) {
         let server = match self.protocol {
             Protocol::Rls => Server::Rls,
-            Protocol::Http => Server::Http,
+            Protocol::Http | Protocol::Debug => Server::Http,
         };
         self.metrics.connection_refused(server, reason);
     }

@@ -54,6 +54,8 @@ pub enum Protocol {
     Rls,
     /// HTTP/1.1.
     Http,
+    /// The same, for pages of the reference server.
+    Debug,
 }
 
 /// How long connections live.
@@ -152,7 +154,7 @@ async fn converse<S: Serve + 'static>(
             let connection = builder.serve_connection(io, service);
             live(connection, http2::Connection::graceful_shutdown, lifetime, phase, &read).await
         }
-        Protocol::Http => {
+        Protocol::Http | Protocol::Debug => {
             let mut builder = http1::Builder::new();
             builder
                 .timer(TokioTimer::new())

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
-use tidegate_core::{Algorithm, Ask, Fate, Limit, Micros, OnStoreFailure, Plan, Query, Rule, Unit};
+use tidegate_core::{Algorithm, Ask, Fate, Limit, Micros, OnStoreFailure, Plan, Query, Role, Rule, Unit};
 use tidegate_counters::{Hand, Mode};
 use tidegate_telemetry::Reservation;
 
@@ -13,6 +13,7 @@ use super::response::{Code, CurrentLimit, ResponseWriter, Status};
 use crate::decide::{Asks, Decision};
 use crate::node::{Asker, Core, Decided, InForce, NO_RULES, ReplyStyle, Standing};
 use crate::reply::{self, Told};
+use crate::stand_in::{self, StandIn};
 
 /// A call that gets no answer but an error. Envoy lets requests pass whose call failed, so there are few reasons.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -20,6 +21,9 @@ pub enum CallError {
     /// The bytes are no request.
     #[error("{0}")]
     Invalid(String),
+    /// The same, in the words of the reference server.
+    #[error("{0}")]
+    Reference(&'static str),
     /// The rules say that the proxy is to decide, because the node cannot.
     #[error("the decision failed, and the rules leave it to the proxy")]
     Unavailable,
@@ -87,7 +91,7 @@ impl Core {
                 let (query, start) = (request.query(domain, &lease), out.len());
                 self.decide_now(memory, &query, &Asks::Planned, asker, |decided| {
                     out.truncate(start); // If the first attempt broke half-way.
-                    self.write(decided, &query, &lease, out)
+                    self.write(decided, &query, &lease, request.hits, out)
                 })
             }
             // A request is large, and a call that waits is moved: in a place of its own it is not.
@@ -102,7 +106,7 @@ impl Core {
                     let (query, start) = (request.query(domain, &lease), out.len());
                     let decided = self.decide_later(&query, &Asks::Planned, asker, |decided| {
                         out.truncate(start);
-                        self.write(decided, &query, &lease, out)
+                        self.write(decided, &query, &lease, request.hits, out)
                     });
                     decided.await
                 };
@@ -119,6 +123,9 @@ impl Core {
         standing: Standing,
         out: &mut Vec<u8>,
     ) -> Result<Result<&'a str, Answered>, CallError> {
+        if let Some(error) = self.reference_error(request) {
+            return Err(CallError::Reference(error));
+        }
         if !self.node.rules.is_loaded() {
             return Err(CallError::NoRules);
         }
@@ -136,18 +143,30 @@ impl Core {
         Ok(domain.ok_or_else(|| admit_all(request.descriptors_came, out)))
     }
 
+    /// What the reference server would find wrong with a request, where this node stands in for it.
+    #[inline]
+    fn reference_error(&self, request: &RateLimitRequest<'_>) -> Option<&'static str> {
+        self.node.stand_in.as_ref()?;
+        match request {
+            _ if !self.node.rules.is_loaded() => Some(stand_in::NO_RULES),
+            RateLimitRequest { domain: "", .. } => Some(stand_in::EMPTY_DOMAIN),
+            RateLimitRequest { descriptors_came: 0, .. } => Some(stand_in::NO_DESCRIPTORS),
+            _ => None,
+        }
+    }
+
     /// Writes what was decided.
     fn write(
         &self,
         decided: Decided<'_>,
         query: &Query<'_>,
         lease: &LeaseId,
+        hits: u32,
         out: &mut Vec<u8>,
     ) -> Result<Answered, CallError> {
         match decided {
             Decided::Counted(decision, in_force) => {
-                let told = self.write_decision(decision, in_force, query, lease, out);
-                Ok(Answered { admitted: decision.admitted, lease: told.then_some(*lease) })
+                Ok(self.write_decision(decision, in_force, query, lease, hits, out))
             }
             Decided::ByPolicy(policy) => by_policy(policy, query.descriptors.len(), out),
         }
@@ -178,23 +197,37 @@ impl Core {
         });
     }
 
-    /// Says whether it told an id that nobody else knows.
     fn write_decision(
         &self,
         decision: &Decision<'_>,
         in_force: &InForce,
         query: &Query<'_>,
         id: &LeaseId,
+        hits: u32,
         out: &mut Vec<u8>,
-    ) -> bool {
+    ) -> Answered {
         if decision.too_much {
             refuse_all(query.descriptors.len(), out);
-            return false;
+            return Answered::REFUSED;
         }
-        let overall = if decision.admitted { Code::Ok } else { Code::OverLimit };
+        let stand_in = self.node.stand_in.as_ref();
+        let overall = match stand_in {
+            Some(stand_in) => stand_in.overall(self.number, decision, in_force, query),
+            None if decision.admitted => Code::Ok,
+            None => Code::OverLimit,
+        };
         let mut writer = ResponseWriter::start(out, overall);
-        for descriptor in 0..query.descriptors.len() {
-            writer.status(&status(decision, descriptor));
+        match stand_in {
+            None => (0..query.descriptors.len()).for_each(|at| writer.status(&status(decision, at))),
+            Some(stand_in) => {
+                let statuses = (0..query.descriptors.len()).map(|at| {
+                    let told = decision.told_for(at).or_else(|| StandIn::shadowed(decision, at));
+                    let is_quota = told.is_some_and(|take| decision.role(take) == Role::Quota);
+                    (status_of(decision, at, told), !is_quota)
+                });
+                statuses.clone().for_each(|(status, _)| writer.status(&status));
+                stand_in.write_headers(statuses, &mut writer);
+            }
         }
         let style = &self.node.rls;
         if !style.headers.is_empty() || style.body.is_some() {
@@ -204,7 +237,12 @@ impl Core {
         for _ in &reservations {
             self.node.metrics.core(self.number).reservation(Reservation::Made);
         }
-        write_metadata(decision, id, &reservations, style.metadata, &mut writer)
+        let told = write_metadata(decision, id, &reservations, style.metadata, &mut writer);
+        if stand_in.is_some_and(|stand_in| stand_in.metadata) {
+            // A message that comes in two parts is put together by whoever reads it.
+            writer.metadata(|fields| stand_in::write_metadata(decision, query, hits, fields));
+        }
+        Answered { admitted: overall == Code::Ok, lease: told.then_some(*id) }
     }
 
     fn write_reply(
@@ -241,8 +279,13 @@ fn takes_fresh_places(in_force: &InForce, query: &Query<'_>) -> bool {
 
 /// What a descriptor is told.
 fn status<'d>(decision: &'d Decision<'_>, descriptor: usize) -> Status<'d> {
+    status_of(decision, descriptor, decision.told_for(descriptor))
+}
+
+/// The same, by the take that speaks for it.
+fn status_of<'d>(decision: &'d Decision<'_>, descriptor: usize, told: Option<usize>) -> Status<'d> {
     let blank = Status { code: Code::Ok, limit: None, remaining: 0, reset: None };
-    let Some(at) = decision.told_for(descriptor) else {
+    let Some(at) = told else {
         let mut found = decision.plan.found().iter().filter(|found| found.descriptor == Some(descriptor));
         return match found.find_map(|found| match found.fate {
             Fate::Impossible => Some(Status { code: Code::OverLimit, ..blank }),
@@ -256,7 +299,8 @@ fn status<'d>(decision: &'d Decision<'_>, descriptor: usize) -> Status<'d> {
     let (take, verdict) = (&decision.plan.takes()[at], decision.shown(at));
     let name = take.rule.and_then(|rule| rule.said.name.as_deref()).unwrap_or_default();
     Status {
-        code: if verdict.admitted() { Code::Ok } else { Code::OverLimit },
+        // What is in shadow is only told where the reference server tells it, and it stops nobody.
+        code: if verdict.admitted() || take.role == Role::Shadow { Code::Ok } else { Code::OverLimit },
         limit: current_limit(decision.plan.limit(take), name),
         remaining: verdict.remaining.min(verdict.limit),
         reset: Some(verdict.reset),

@@ -20,8 +20,10 @@ use super::grpc::{UnaryBody, too_slow, unknown_call};
 
 /// The service of which health is told.
 pub const SERVICE: &str = "envoy.service.ratelimit.v3.RateLimitService";
+/// All names under which probes may ask for it; the last is the reference server's.
+const SERVICES: [&str; 3] = ["", SERVICE, "ratelimit"];
 /// What `proto/` describes.
-const DESCRIBED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/rls.bin"));
+pub(crate) const DESCRIBED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/rls.bin"));
 
 /// The largest message: names of services.
 const BYTES_MAX: usize = 4 << 10;
@@ -64,7 +66,7 @@ impl Beside {
     /// Tells probes whether the node takes requests.
     pub async fn tell_health(&self, ready: bool) {
         let status = if ready { ServingStatus::Serving } else { ServingStatus::NotServing };
-        for service in ["", SERVICE] {
+        for service in SERVICES {
             self.health.set_service_status(service, status).await;
         }
     }
@@ -72,7 +74,7 @@ impl Beside {
     /// Lets nobody wait for a change of health any more: the node ends.
     pub async fn end(&self) {
         let mut health = self.health.clone();
-        for service in ["", SERVICE] {
+        for service in SERVICES {
             health.clear_service_status(service).await;
         }
     }

@@ -57,6 +57,7 @@ impl From<CallError> for Failed {
     fn from(error: CallError) -> Self {
         let code = match error {
             CallError::Invalid(_) => Code::InvalidArgument,
+            CallError::Reference(_) => Code::Unknown,
             CallError::Unavailable | CallError::NoRules => Code::Unavailable,
         };
         Self::new(code, error.to_string())
@@ -122,6 +123,9 @@ impl Call {
         let node = &self.core.node;
         let took_us = node.now().get().saturating_sub(self.came.get());
         node.metrics.core(self.core.number).request(Server::Rls, outcome, took_us);
+        if let Some(stand_in) = &node.stand_in {
+            stand_in.called(self.core.number, outcome, Duration::from_micros(took_us));
+        }
         response
     }
 

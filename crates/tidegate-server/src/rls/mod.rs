@@ -2,10 +2,10 @@
 //! straight into the bytes of its answer (`response`).
 
 mod answer; // one call, from bytes to bytes
-mod beside; // health and reflection
+pub(crate) mod beside; // health and reflection
 mod grpc; // frames, statuses, deadlines
 mod request; // what comes
-mod response; // what goes
+pub(crate) mod response; // what goes
 mod settle; // reservations that a call names
 mod wire; // protobuf
 
@@ -15,5 +15,5 @@ pub use beside::{Beside, SERVICE};
 pub(crate) use grpc::Call;
 pub use grpc::{MESSAGE_BYTES_MAX, SHOULD_RATE_LIMIT};
 pub use request::{DESCRIPTORS_MAX, ENTRIES_MAX, RateLimitRequest};
-pub use response::{Code, CurrentLimit, FieldWriter, ResponseWriter, Status};
+pub use response::{Code, CurrentLimit, FieldWriter, ListWriter, ResponseWriter, Status};
 pub use wire::Undecodable;

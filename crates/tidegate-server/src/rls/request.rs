@@ -19,6 +19,8 @@ pub struct RateLimitRequest<'a> {
     pub entries: SmallVec<[Entry<'a>; 16]>,
     /// The descriptors, with their costs.
     pub descriptors: SmallVec<[Descriptor; 4]>,
+    /// What the request says about the cost of descriptors that say nothing.
+    pub hits: u32,
     /// How many descriptors came, also those that are beyond the bound.
     pub descriptors_came: usize,
     /// There are more descriptors or entries than may be. They are not kept.
@@ -29,7 +31,6 @@ impl<'a> RateLimitRequest<'a> {
     /// Reads a request.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Undecodable> {
         let mut request = Self::default();
-        let mut hits = 0;
         // What each descriptor says about its hits. They are added up when those of the whole request are known, which may come last.
         let mut said: SmallVec<[Hits; 4]> = SmallVec::new();
         let mut fields = Fields(bytes);
@@ -46,12 +47,13 @@ impl<'a> RateLimitRequest<'a> {
                         request.too_much = true;
                     }
                 }
-                3 => hits = value.number()? as u32,
+                3 => request.hits = value.number()? as u32,
                 _ => {}
             }
         }
         for (descriptor, said) in request.descriptors.iter_mut().zip(said) {
-            descriptor.cost = said.cost(hits);
+            descriptor.cost = said.cost(request.hits);
+            descriptor.own_cost = said.own.is_some();
         }
         Ok(request)
     }
@@ -75,7 +77,7 @@ impl<'a> RateLimitRequest<'a> {
                 _ => {}
             }
         }
-        Ok((Descriptor { entries: from..self.entries.len(), cost: 1, limit }, hits))
+        Ok((Descriptor { entries: from..self.entries.len(), cost: 1, limit, own_cost: false }, hits))
     }
 }
 

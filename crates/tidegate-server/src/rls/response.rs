@@ -2,7 +2,7 @@
 
 use tidegate_core::Micros;
 
-use super::wire::{put_bytes, put_double, put_message, put_number};
+use super::wire::{put_always, put_bytes, put_double, put_message, put_number};
 
 /// What a descriptor, or the whole request, is told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,6 +49,14 @@ impl<'a> CurrentLimit<'a> {
         let seconds = window.get().is_multiple_of(1_000_000).then(|| window.get() / 1_000_000)?;
         let (length, unit) = UNITS.into_iter().find(|(length, _)| seconds.is_multiple_of(*length))?;
         Some(Self { amount, unit, multiplier: u32::try_from(seconds / length).ok()?, name })
+    }
+}
+
+impl CurrentLimit<'_> {
+    /// What its unit is called.
+    pub fn unit_name(&self) -> &'static str {
+        const NAMES: [&str; 8] = ["UNKNOWN", "SECOND", "MINUTE", "HOUR", "DAY", "MONTH", "YEAR", "WEEK"];
+        NAMES.get(self.unit as usize).copied().unwrap_or(NAMES[0])
     }
 }
 
@@ -111,6 +119,21 @@ impl FieldWriter<'_> {
         self.field(name, |out| put_double(out, 2, number));
     }
 
+    /// True or false.
+    pub fn flag(&mut self, name: &str, flag: bool) {
+        self.field(name, |out| put_flag(out, flag));
+    }
+
+    /// Nothing.
+    pub fn null(&mut self, name: &str) {
+        self.field(name, put_null);
+    }
+
+    /// A list.
+    pub fn list(&mut self, name: &str, write: impl FnOnce(&mut ListWriter<'_>)) {
+        self.field(name, |out| put_message(out, 6, |out| write(&mut ListWriter(out))));
+    }
+
     /// Fields of its own.
     pub fn fields(&mut self, name: &str, write: impl FnOnce(&mut FieldWriter<'_>)) {
         self.field(name, |out| put_message(out, 5, |out| write(&mut FieldWriter(out))));
@@ -122,6 +145,54 @@ impl FieldWriter<'_> {
             put_message(out, 2, value);
         });
     }
+}
+
+/// Writes the items of a `google.protobuf.ListValue`.
+pub struct ListWriter<'o>(&'o mut Vec<u8>);
+
+impl ListWriter<'_> {
+    /// A text.
+    pub fn text(&mut self, text: &str) {
+        self.item(|out| put_message(out, 3, |out| out.extend_from_slice(text.as_bytes())));
+    }
+
+    /// A number.
+    pub fn number(&mut self, number: f64) {
+        self.item(|out| put_double(out, 2, number));
+    }
+
+    /// True or false.
+    pub fn flag(&mut self, flag: bool) {
+        self.item(|out| put_flag(out, flag));
+    }
+
+    /// Nothing.
+    pub fn null(&mut self) {
+        self.item(put_null);
+    }
+
+    /// A list of its own.
+    pub fn list(&mut self, write: impl FnOnce(&mut ListWriter<'_>)) {
+        self.item(|out| put_message(out, 6, |out| write(&mut ListWriter(out))));
+    }
+
+    /// Fields of its own.
+    pub fn fields(&mut self, write: impl FnOnce(&mut FieldWriter<'_>)) {
+        self.item(|out| put_message(out, 5, |out| write(&mut FieldWriter(out))));
+    }
+
+    fn item(&mut self, value: impl FnOnce(&mut Vec<u8>)) {
+        put_message(self.0, 1, value);
+    }
+}
+
+/// In a choice of several kinds even what is false, or nothing, has to be there.
+fn put_flag(out: &mut Vec<u8>, flag: bool) {
+    put_always(out, 4, flag.into());
+}
+
+fn put_null(out: &mut Vec<u8>) {
+    put_always(out, 1, 0);
 }
 
 fn put_limit(out: &mut Vec<u8>, limit: &CurrentLimit<'_>) {

@@ -48,7 +48,7 @@ impl Core {
             let settled = self.settle_one(&in_force, &query, *named).await;
             let event = if settled { Reservation::Settled } else { Reservation::Missed };
             self.node.metrics.core(self.number).reservation(event);
-            request.descriptors[at] = Descriptor { entries: 0..0, cost: 0, limit: None };
+            request.descriptors[at] = Descriptor { entries: 0..0, cost: 0, limit: None, own_cost: false };
         }
     }
 

@@ -109,6 +109,12 @@ pub(super) fn put_number(out: &mut Vec<u8>, field: u32, number: u64) {
     }
 }
 
+/// Writes a field with a number, be it 0.
+pub(super) fn put_always(out: &mut Vec<u8>, field: u32, number: u64) {
+    put_varint(out, u64::from(field << 3));
+    put_varint(out, number);
+}
+
 /// Writes a field with a number that may have a fraction, be it 0.
 pub(super) fn put_double(out: &mut Vec<u8>, field: u32, number: f64) {
     put_varint(out, u64::from(field << 3 | 1));

@@ -15,7 +15,7 @@ fn answers_are_written_without_an_allocation() {
     );
     let names = PolicyNames::of(&node.book);
     let entries = [Entry { key: "api_key", value: "abc" }, Entry { key: "endpoint", value: "GET /" }];
-    let descriptors = [Descriptor { entries: 0..2, cost: 1, limit: None }];
+    let descriptors = [Descriptor { entries: 0..2, cost: 1, limit: None, own_cost: false }];
     let query = Query { domain: "api", entries: &entries, descriptors: &descriptors, lease: None };
     let mut out = Vec::with_capacity(1_024);
     for second in 0..3 {

@@ -65,7 +65,12 @@ impl Node {
         for one in asked {
             let from = entries.len();
             entries.extend(one.entries.iter().map(|(key, value)| Entry { key, value }));
-            descriptors.push(Descriptor { entries: from..entries.len(), cost: one.cost, limit: one.limit });
+            descriptors.push(Descriptor {
+                entries: from..entries.len(),
+                cost: one.cost,
+                limit: one.limit,
+                own_cost: false,
+            });
         }
         let query = Query { domain: "api", entries: &entries, descriptors: &descriptors, lease: None };
         self.query(&query, now, view)

@@ -187,7 +187,7 @@ fn a_scope_of_a_limit_that_was_brought_is_cut() {
 fn an_answer_by_policy_names_it_and_states_a_bound_only_if_there_is_one() {
     let node = Node::new("domain: api\ndescriptors: [{ key: a, rate_limit: { limit: 1/1m } }]\n");
     let entries = [Entry { key: "a", value: "x" }];
-    let descriptors = [Descriptor { entries: 0..1, cost: 1, limit: None }];
+    let descriptors = [Descriptor { entries: 0..1, cost: 1, limit: None, own_cost: false }];
     let query = Query { domain: "api", entries: &entries, descriptors: &descriptors, lease: None };
     let mut plan = Plan::new();
     node.book.plan(&query, &mut plan);
@@ -219,7 +219,8 @@ fn who_is_admitted_is_told_of_no_refusal() {
          - { key: a, rate_limit: { limit: 1/1m } }\n- { key: b, rate_limit: { limit: 2/1m } }\n",
     );
     let entries = ["a", "b"].map(|key| Entry { key, value: "x" });
-    let descriptors = [0..1, 1..2].map(|entries| Descriptor { entries, cost: 1, limit: None });
+    let descriptors =
+        [0..1, 1..2].map(|entries| Descriptor { entries, cost: 1, limit: None, own_cost: false });
     let query = Query { domain: "api", entries: &entries, descriptors: &descriptors, lease: None };
     let mut plan = Plan::new();
     node.book.plan(&query, &mut plan);

@@ -21,6 +21,8 @@ pub enum LogFormat {
     Text,
     /// For machines.
     Json,
+    /// For machines that read envoyproxy/ratelimit's.
+    JsonAt,
 }
 
 /// How long a message or a value may be.
@@ -41,7 +43,14 @@ where
         event.record(&mut line);
         match self {
             Self::Text => line.write_text(&mut out, &time, event.metadata().level()),
-            Self::Json => line.write_json(&mut out, &time, event.metadata().level()),
+            Self::Json => {
+                let level = event.metadata().level().as_str();
+                line.write_json(&mut out, ["time", "level", "message"], &time, level)
+            }
+            Self::JsonAt => {
+                let level = event.metadata().level().as_str().to_ascii_lowercase();
+                line.write_json(&mut out, ["@timestamp", "level", "@message"], &time, &level)
+            }
         }
     }
 }
@@ -78,8 +87,9 @@ impl Line {
         out.write_char('\n')
     }
 
-    fn write_json(&self, out: &mut impl Write, time: &str, level: &Level) -> fmt::Result {
-        write!(out, "{{\"time\":\"{time}\",\"level\":\"{level}\",\"message\":")?;
+    fn write_json(&self, out: &mut impl Write, names: [&str; 3], time: &str, level: &str) -> fmt::Result {
+        let [time_name, level_name, message_name] = names;
+        write!(out, "{{\"{time_name}\":\"{time}\",\"{level_name}\":\"{level}\",\"{message_name}\":")?;
         write_json_text(out, &self.message)?;
         for (name, value) in &self.fields {
             out.write_char(',')?;

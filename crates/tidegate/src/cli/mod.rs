@@ -7,6 +7,7 @@ mod config; // rule files: check, show, schema, diff
 mod exit; // what the numbers mean
 mod explain; // why?
 mod inspect; // what do counters hold?
+mod ratelimit; // in the place of envoyproxy/ratelimit
 mod output; // tables for people, JSON for machines
 mod run; // a node
 mod settings; // every setting as a flag
@@ -34,6 +35,8 @@ struct Arguments {
 enum Verb {
     /// Run a node
     Run(run::Run),
+    /// Run a node in the place of envoyproxy/ratelimit: by its environment variables, ports and files
+    Ratelimit(ratelimit::Ratelimit),
     /// Ask a running node whether a request may go on
     Check(check::Check),
     /// Ask a running node what would become of a request, and why; nothing is charged
@@ -51,8 +54,13 @@ enum Verb {
 
 /// Reads the command line, does what it says, and says how it went.
 pub(crate) fn run() -> ExitCode {
-    let ended = match Arguments::parse().verb {
+    let verb = match ratelimit::is_its_name() {
+        true => Verb::Ratelimit(ratelimit::Ratelimit::parse()),
+        false => Arguments::parse().verb,
+    };
+    let ended = match verb {
         Verb::Run(run) => run.run(),
+        Verb::Ratelimit(ratelimit) => ratelimit.run(),
         Verb::Check(check) => check.run().map(ExitCode::from),
         Verb::Explain(explain) => explain.run().map(ExitCode::from),
         Verb::Inspect(inspect) => inspect.run().map(ExitCode::from),

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use tidegate_config::{Settings, Style};
+use tidegate_config::{DropIn, Resolved, Settings, Style};
 use tidegate_telemetry::log::{self, LogFormat};
 
 use super::config::tell;
@@ -34,23 +34,36 @@ pub(crate) struct Run {
 
 impl Run {
     pub(crate) fn run(&self) -> io::Result<ExitCode> {
-        let resolved = self.settings.resolve();
-        tell(&resolved.report, &resolved.sources);
-        if resolved.report.errors() > 0 {
-            return Ok(Exit::Config.into());
-        }
-        let settings = resolved.settings;
-        let format = if settings.log_format == "json" { LogFormat::Json } else { LogFormat::Text };
-        let level = settings.log_level.parse().map_err(io::Error::other)?;
-        log::start(format, level).map_err(io::Error::other)?;
-        let ended = serve(settings);
-        log::flush(LAST_LINES); // The end is what somebody will look for.
-        ended
+        start(self.settings.resolve(), None, || ())
     }
 }
 
-fn serve(settings: Settings) -> io::Result<ExitCode> {
-    let running = match Running::start(settings) {
+/// Runs a node, perhaps in the place of envoyproxy/ratelimit. `told` says what is to be logged first.
+pub(super) fn start(
+    resolved: Resolved,
+    drop_in: Option<DropIn>,
+    told: impl FnOnce(),
+) -> io::Result<ExitCode> {
+    tell(&resolved.report, &resolved.sources);
+    if resolved.report.errors() > 0 {
+        return Ok(Exit::Config.into());
+    }
+    let settings = resolved.settings;
+    let format = match settings.log_format {
+        "json" => LogFormat::Json,
+        "json-at" => LogFormat::JsonAt,
+        _ => LogFormat::Text,
+    };
+    let level = settings.log_level.parse().map_err(io::Error::other)?;
+    log::start(format, level).map_err(io::Error::other)?;
+    told();
+    let ended = serve(settings, drop_in);
+    log::flush(LAST_LINES); // The end is what somebody will look for.
+    ended
+}
+
+fn serve(settings: Settings, drop_in: Option<DropIn>) -> io::Result<ExitCode> {
+    let running = match Running::start(settings, drop_in) {
         Ok(running) => running,
         Err(StartError::Rules(loaded)) => {
             anstream::eprintln!("{}", loaded.report.render(&loaded.sources, Style::Coloured));
@@ -71,6 +84,9 @@ fn greeting(running: &Running) -> String {
         env!("CARGO_PKG_VERSION"),
         running.serving.counts_in(),
     );
+    if let Some(debug) = running.serving.debug {
+        text += &format!("  Debug http://{debug}  (/rlconfig, /stats)\n");
+    }
     if running.serving.demo {
         text += &format!(
             "\nThere is no folder `rules` here, so these are demo rules: 5 requests in any 10 seconds for each API key.\n\

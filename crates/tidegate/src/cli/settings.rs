@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches};
-use tidegate_config::{Code, FILE_VARIABLE, Given, Resolved, SETTINGS_FILE, Setting, resolve};
+use tidegate_config::{Code, FILE_VARIABLE, Given, Instead, Resolved, SETTINGS_FILE, Setting, resolve};
 
 use crate::node::{fleet, xds};
 
@@ -17,11 +17,16 @@ pub(crate) struct SettingFlags {
 impl SettingFlags {
     /// All settings, with those of the environment and the file.
     pub(crate) fn resolve(&self) -> Resolved {
+        self.resolve_instead(Vec::new())
+    }
+
+    /// The same, where something else holds instead of defaults.
+    pub(crate) fn resolve_instead(&self, instead: Vec<Instead>) -> Resolved {
         // What is no text is told of where it is used; left out, it would be ignored in silence.
         let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
         let variables = std::env::vars_os().map(|(name, value)| (text(name), text(value)));
-        let given =
-            Given { file: self.file.clone(), flags: self.flags.clone(), variables: variables.collect() };
+        let variables = variables.collect();
+        let given = Given { file: self.file.clone(), flags: self.flags.clone(), variables, instead };
         let mut resolved = resolve(&given);
         // Which stores there are is known where they are asked, and an error is told where it was written.
         if let Err(error) = fleet::settings(&resolved.settings.store) {

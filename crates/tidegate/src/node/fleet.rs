@@ -10,10 +10,11 @@ use std::io;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tidegate_config::StoreSettings;
+use tidegate_config::{DropIn, OtherStore, StoreAuth, StoreSettings};
 use tidegate_core::Secret;
 use tidegate_counters::{
-    CircuitSettings, Password, RedisCounters, RedisSettings, RedisStore, StoreTls, Unavailable, UrlError,
+    CircuitSettings, Login, Password, RedisCounters, RedisSettings, RedisStore, StoreTls, Unavailable,
+    UrlError,
 };
 use tidegate_server::Node;
 use tokio::runtime::{Builder, Runtime};
@@ -42,8 +43,11 @@ pub(crate) fn settings(said: &StoreSettings) -> Result<Option<RedisSettings>, Ur
         let what = "store.tls is set, but the URL does not ask for TLS".into();
         return Err(UrlError { what });
     }
-    let tls =
-        of_url.tls.map(|_| StoreTls { ca: said.tls_ca.clone(), certificate: said.tls_certificate.clone() });
+    let tls = of_url.tls.map(|_| StoreTls {
+        ca: said.tls_ca.clone(),
+        certificate: said.tls_certificate.clone(),
+        any_name: said.tls_any_name,
+    });
     Ok(Some(RedisSettings {
         tls,
         user: said.user.clone().or(of_url.user),
@@ -60,6 +64,38 @@ pub(crate) fn settings(said: &StoreSettings) -> Result<Option<RedisSettings>, Ur
         reference_prefix: said.reference_prefix.clone(),
         ..of_url
     }))
+}
+
+/// The same for a node that stands in for envoyproxy/ratelimit: the main store, and the one of limits per second, if they have their own.
+pub(super) fn drop_in_settings(
+    main: RedisSettings,
+    said: &StoreSettings,
+    drop_in: &DropIn,
+) -> Result<(RedisSettings, Option<RedisSettings>), UrlError> {
+    let login =
+        |auth: &StoreAuth| Login { user: auth.user.clone(), password: Password::Text(auth.password.clone()) };
+    let other = |other: &OtherStore| -> Result<Option<RedisSettings>, UrlError> {
+        let connect_timeout = other.connect_timeout.unwrap_or(said.connect_timeout);
+        let encrypted = RedisSettings::of_url(&other.url)?.tls.is_some();
+        let (tls_ca, tls_certificate) = match encrypted {
+            true => (said.tls_ca.clone(), said.tls_certificate.clone()),
+            false => (None, None),
+        };
+        let said = StoreSettings {
+            url: Some(other.url.clone()),
+            connect_timeout,
+            tls_ca,
+            tls_certificate,
+            ..said.clone()
+        };
+        let settings = settings(&said)?;
+        let sentinel_login = other.sentinel_auth.as_ref().map(login);
+        let remembers_denials = drop_in.local_cache;
+        Ok(settings.map(|settings| RedisSettings { sentinel_login, remembers_denials, ..settings }))
+    };
+    let per_second = drop_in.per_second.as_ref().map(other).transpose()?.flatten();
+    let sentinel_login = drop_in.sentinel_auth.as_ref().map(login);
+    Ok((RedisSettings { sentinel_login, remembers_denials: drop_in.local_cache, ..main }, per_second))
 }
 
 /// Offers a secret to the store, and gives the one that holds; if the store does not answer, why.

@@ -4,6 +4,7 @@ mod data; // what outlives the process
 mod end; // signals, and how a node ends
 pub(crate) mod fleet; // counters that nodes share
 mod internal; // secrets of calls from inside
+mod stand_in; // in the place of envoyproxy/ratelimit
 mod rules; // which rules, and what is told when they change
 pub(crate) mod xds; // rules that come from a server
 
@@ -16,7 +17,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tidegate_clock::Clock;
-use tidegate_config::{Following, ListenerSettings, Loaded, Settings, Watch};
+use tidegate_config::{DropIn, Following, ListenerSettings, Loaded, Settings, Watch};
 use tidegate_core::Micros;
 use tidegate_counters::{Memory, MemoryError, MemorySize, RedisStore, Store, UrlError};
 use tidegate_server::reply::body::BodyStyle;
@@ -26,6 +27,7 @@ use tidegate_server::{
     Core, Cores, Entrance, Entrances, Lifetime, Listener, Node, PlaceLimits, Places, Protocol, Receipts,
     ReplyStyle, StoreFailures, Tls, TlsError, TlsFiles, XdsStatus, listen,
 };
+use tidegate_telemetry::reference::statsd::Statsd;
 use tidegate_telemetry::{Build, Metrics, RefusalLog, TopKeys};
 use tokio::runtime::Runtime;
 use tokio::sync::Semaphore;
@@ -103,26 +105,34 @@ pub(crate) struct Serving {
     settings: Settings,
     /// Where it listens: RLS, then HTTP.
     pub(crate) addresses: [SocketAddr; 2],
+    /// Where it serves the pages of the reference server, if it stands in for it.
+    pub(crate) debug: Option<SocketAddr>,
     /// Does it run on the demo rules?
     pub(crate) demo: bool,
     /// Files that are followed while it runs.
     _following: Option<Following>,
     _certificates: Vec<Watch>,
+    _statsd: Option<Statsd>,
     _secrets: Option<Watch>,
 }
 
 impl Running {
     /// Puts a node together, and lets requests in.
-    pub(crate) fn start(settings: Settings) -> Result<Self, StartError> {
+    ///
+    /// With `drop_in` it stands in for envoyproxy/ratelimit.
+    pub(crate) fn start(settings: Settings, drop_in: Option<DropIn>) -> Result<Self, StartError> {
         let clock = Clock::real();
         let now = Micros::new(clock.now_us());
         // Addresses first: whoever starts a second node by mistake is told so before anything is touched.
         let threads =
             settings.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
         let metrics = Metrics::new(threads);
-        let rls = Door::open("rls.listen", Protocol::Rls, &settings.rls, &settings, &metrics)?;
-        let http = Door::open("http.listen", Protocol::Http, &settings.http, &settings, &metrics)?;
+        let client_name = drop_in.as_ref().and_then(|drop_in| drop_in.client_name.clone());
+        let rls = Door::open("rls.listen", Protocol::Rls, &settings.rls, client_name, &settings, &metrics)?;
+        let http = Door::open("http.listen", Protocol::Http, &settings.http, None, &settings, &metrics)?;
         let addresses = [rls.listener.address()?, http.listener.address()?];
+        let debug = stand_in::doors(drop_in.as_ref(), &settings, &metrics)?;
+        let debug_address = debug.first().map(|door| door.listener.address()).transpose()?;
 
         // Before anything is read that would be lost: whoever ends the node while it starts, ends it well.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -131,7 +141,7 @@ impl Running {
         tell_public(&settings);
 
         let data = Data::open(&settings)?;
-        let store = Self::store(&settings, &data, now)?;
+        let store = Self::store(&settings, drop_in.as_ref(), &data, now)?;
         let (secret, agreed) = match &store {
             Store::Memory(_) => (data.secret(), true),
             Store::Redis(redis) => match fleet::agree(redis, data.secret())? {
@@ -145,7 +155,12 @@ impl Running {
             },
         };
         let xds = xds::settings(&settings.xds).map_err(StartError::Xds)?;
-        let (source, rules) = rules::start(&settings, secret, threads, &store)?;
+        let stand_in = drop_in.as_ref().map(|drop_in| stand_in::of(drop_in, threads));
+        let kept = drop_in.as_ref().zip(stand_in.as_ref()).map(|(drop_in, stand_in)| rules::Kept {
+            all_quota: drop_in.quota,
+            stats: stand_in.stats.clone(),
+        });
+        let (source, rules) = rules::start(&settings, secret, threads, &store, kept)?;
         let xds_status = xds.as_ref().map(|xds| Arc::new(XdsStatus::new(xds.server.to_string())));
         let node = Arc::new(Node {
             rules,
@@ -168,6 +183,7 @@ impl Running {
             started_us: clock.wall_now_us(),
             reloaded_us: AtomicU64::new(clock.wall_now_us()),
             build: BUILD,
+            stand_in,
             aside: Semaphore::new(1),
             fault: None,
             clock,
@@ -183,14 +199,14 @@ impl Running {
         runtime.block_on(beside.tell_health(node.is_ready()));
         let certificates =
             [&rls, &http].into_iter().filter_map(Door::follow_certificates).collect::<io::Result<_>>()?;
-        for door in [rls, http] {
+        for door in [rls, http].into_iter().chain(debug) {
             runtime.spawn(door.listener.accept(door.entrance, cores.clone(), cores.phases()));
         }
         match &node.store {
             Store::Memory(memory) => sweep(&runtime, &node, memory),
             Store::Redis(redis) => fleet::follow(&node, redis, agreed)?,
         }
-        let following = rules::follow(&node, &settings, source, &runtime)?;
+        let following = rules::follow(&node, &settings, source, beside.clone(), &runtime)?;
         if let Some((xds, status)) = xds.zip(xds_status) {
             xds::follow(&node, xds, status, beside.clone(), data.folder().map(xds::kept_in))?;
         }
@@ -199,7 +215,10 @@ impl Running {
             rules::tell_missing_domains(&node);
         }
         data.forget_counters(); // They are this node's now, and nothing can keep it from serving any more.
+        let statsd = stand_in::send(drop_in.as_ref(), &node)?;
         let serving = Serving {
+            debug: debug_address,
+            _statsd: statsd,
             node,
             cores,
             beside,
@@ -215,11 +234,20 @@ impl Running {
     }
 
     /// Where is counted, and that it is told.
-    fn store(settings: &Settings, data: &Data, now: Micros) -> Result<Store, StartError> {
+    fn store(
+        settings: &Settings,
+        drop_in: Option<&DropIn>,
+        data: &Data,
+        now: Micros,
+    ) -> Result<Store, StartError> {
         if let Some(redis) = fleet::settings(&settings.store)? {
+            let (redis, per_second) = match drop_in {
+                None => (redis, None),
+                Some(drop_in) => fleet::drop_in_settings(redis, &settings.store, drop_in)?,
+            };
             // What the node may spend alone while the store does not answer: no memory is touched before.
             let own = Memory::new(MemorySize::of_bytes(settings.counters_memory), now)?;
-            let store = RedisStore::new(redis, Arc::new(own));
+            let store = RedisStore::with_per_second(redis, per_second, Arc::new(own));
             tracing::info!("counters are in Redis at {}: the fleet shares them", store.place());
             return Ok(Store::Redis(store));
         }
@@ -262,6 +290,7 @@ impl Door {
         setting: &'static str,
         protocol: Protocol,
         said: &ListenerSettings,
+        client_name: Option<String>,
         settings: &Settings,
         metrics: &Arc<Metrics>,
     ) -> Result<Self, StartError> {
@@ -271,6 +300,7 @@ impl Door {
             certificate: tls.certificate.clone(),
             key: tls.key.clone(),
             client_roots: tls.client_roots.clone(),
+            client_name,
         });
         let tls = files.map(|files| Tls::load(files, protocol)).transpose();
         let entrance = Entrance {

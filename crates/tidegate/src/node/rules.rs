@@ -7,7 +7,9 @@ use serde_json::Value;
 use tidegate_config::{Following, LiveRules, Loaded, Settings};
 use tidegate_core::{Book, Secret};
 use tidegate_counters::Store;
+use tidegate_server::rls::Beside;
 use tidegate_server::{InForce, Node};
+use tidegate_telemetry::reference::ReferenceStats;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -40,6 +42,14 @@ impl Source {
     }
 }
 
+/// What is made of every book anew, where a node stands in for envoyproxy/ratelimit.
+pub(super) struct Kept {
+    /// Are all limits in quota mode?
+    pub(super) all_quota: bool,
+    /// Its numbers.
+    pub(super) stats: Arc<ReferenceStats>,
+}
+
 type Live = Arc<LiveRules<InForce>>;
 
 /// Loads the rules that a node starts with, and tells of them.
@@ -48,12 +58,21 @@ pub(super) fn start(
     secret: Secret,
     threads: usize,
     store: &Store,
+    stand_in: Option<Kept>,
 ) -> Result<(Source, Live), StartError> {
     let source = Source::of(settings);
+    let stats = stand_in.as_ref().map(|kept| kept.stats.clone());
     let (tags, names) = (store.wants_tags(), store.wants_reference_names());
     let make = move |book: Book, before: Option<&InForce>| {
         let book = if tags { book.with_tags() } else { book };
-        InForce::new(if names { book.with_reference_names() } else { book }, threads, before)
+        let book = if names { book.with_reference_names() } else { book };
+        match &stand_in {
+            None => InForce::new(book, threads, before),
+            Some(kept) => {
+                let book = book.as_stand_in(kept.all_quota);
+                InForce::new(book, threads, before).with_reference_stats(&kept.stats)
+            }
+        }
     };
     let mut files = settings.rules.clone();
     match source {
@@ -63,6 +82,14 @@ pub(super) fn start(
             files.texts.push(("examples/demo.yaml".into(), DEMO.into()));
         }
         Source::Files => {}
+    }
+    if let Some(stats) = stats {
+        // As there: a node whose first rules cannot be loaded runs, and every call fails until they can.
+        let rules = LiveRules::start_later(files, secret, make);
+        let loaded = rules.reload();
+        stats.config_load(loaded.is_valid());
+        tell_loaded(&loaded, rules.in_force().book.rules().len(), false);
+        return Ok((source, rules));
     }
     let (rules, loaded) = LiveRules::start_with(files, secret, make).map_err(StartError::Rules)?;
     tell_loaded(&loaded, rules.in_force().book.rules().len(), source == Source::Demo);
@@ -74,13 +101,18 @@ pub(super) fn follow(
     node: &Arc<Node>,
     settings: &Settings,
     source: Source,
+    beside: Beside,
     runtime: &Runtime,
 ) -> std::io::Result<Option<Following>> {
     let told = Arc::downgrade(node);
     if settings.watch && source == Source::Files {
+        let background = runtime.handle().clone();
         let follow = node.rules.follow(move |_, loaded| {
             if let Some(node) = told.upgrade() {
                 tell(&node, loaded);
+                // The first rules may have come late.
+                let (beside, is_ready) = (beside.clone(), node.is_ready());
+                background.spawn(async move { beside.tell_health(is_ready).await });
             }
         });
         return follow.map(Some);
@@ -112,6 +144,9 @@ pub(super) fn follow(
 pub(super) fn tell(node: &Node, loaded: &Loaded) {
     if loaded.is_valid() {
         node.reloaded_us.store(node.clock.wall_now_us(), Ordering::Relaxed);
+    }
+    if let Some(stand_in) = &node.stand_in {
+        stand_in.stats.config_load(loaded.is_valid());
     }
     tell_loaded(loaded, node.rules.in_force().book.rules().len(), false);
     tell_missing_domains(node);

@@ -129,7 +129,12 @@ fn query(ask: &AskStep) -> (Vec<Entry<'_>>, Vec<Descriptor>) {
     for (descriptor, &cost) in ask.descriptors.iter().zip(&ask.costs) {
         let from = entries.len();
         entries.extend(descriptor.iter().map(|(key, value)| Entry { key, value }));
-        descriptors.push(Descriptor { entries: from..entries.len(), cost, limit: ask.limit });
+        descriptors.push(Descriptor {
+            entries: from..entries.len(),
+            cost,
+            limit: ask.limit,
+            own_cost: false,
+        });
     }
     (entries, descriptors)
 }

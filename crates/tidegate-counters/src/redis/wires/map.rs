@@ -1,5 +1,6 @@
 //! Reading which server answers for which slot.
 
+use std::borrow::Cow;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use super::connection::{Connection, Purpose};
 use super::link::Outcome;
 use super::reply::{address, words};
 use super::servers::{Map, SLOTS, Server};
-use crate::redis::settings::{Address, Topology};
+use crate::redis::settings::{Address, RedisSettings, Topology};
 
 /// How long one server has to tell what it knows, and how long all of them have.
 const ANSWER_MAX: Duration = Duration::from_millis(250);
@@ -132,10 +133,16 @@ async fn sentinel(wires: &Rc<Wires>, name: &str, sentinels: &[Address]) -> Resul
 }
 
 async fn told_by_sentinel(wires: &Rc<Wires>, name: &str, sentinel: &Address) -> Result<Address, String> {
-    let settings = &wires.servers.settings;
+    let settings = match (&wires.servers.settings, &wires.servers.settings.sentinel_login) {
+        (settings, None) => Cow::Borrowed(settings),
+        (settings, Some(login)) => {
+            let (user, password) = (login.user.clone(), Some(login.password.clone()));
+            Cow::Owned(RedisSettings { user, password, ..settings.clone() })
+        }
+    };
     let late = |_| format!("sentinel {sentinel} did not answer in time");
     // A connection for this question alone: they are few, and asked rarely.
-    let opened = Connection::open(sentinel, settings, Purpose::Sentinel, None);
+    let opened = Connection::open(sentinel, &settings, Purpose::Sentinel, None);
     let opened = tokio::time::timeout(settings.connect_timeout, opened).await.map_err(late)?;
     let connection = opened.map_err(|failed| {
         wires.servers.troubles.count(failed.trouble);

@@ -315,6 +315,7 @@ pub(super) struct Server {
     /// Keys that it has evicted, and one more; 0 until it is known.
     evicted: AtomicU64,
     connections: AtomicU64,
+    opened: AtomicU64,
     calls: Mutex<Vec<(&'static str, Arc<TimesTally>)>>,
     attempts: Mutex<Attempts>,
 }
@@ -339,6 +340,7 @@ impl Server {
             circuit: Circuit::new(circuit),
             evicted: AtomicU64::new(0),
             connections: AtomicU64::new(0),
+            opened: AtomicU64::new(0),
             calls: Mutex::default(),
             attempts: Mutex::default(),
         }
@@ -359,6 +361,7 @@ impl Server {
         ServerStats {
             address: self.address.to_string(),
             connections: self.connections.load(Relaxed),
+            opened: self.opened.load(Relaxed),
             calls: locked(&self.calls).iter().map(|(op, tally)| (*op, tally.told())).collect(),
             circuit: self.circuit.stats(),
             evicted_keys: self.evicted.load(Relaxed).checked_sub(1),
@@ -397,6 +400,7 @@ impl Server {
     /// A connection is counted for as long as this lives.
     pub(super) fn connected(self: &Arc<Self>) -> Connected {
         self.connections.fetch_add(1, Relaxed);
+        self.opened.fetch_add(1, Relaxed);
         Connected(self.clone())
     }
 }
