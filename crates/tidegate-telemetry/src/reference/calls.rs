@@ -91,6 +91,13 @@ impl CallSums {
     pub(super) fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }
+
+    /// How many took at most so many microseconds, by their whole milliseconds.
+    pub(super) fn up_to_us(&self, bound_us: u64) -> u64 {
+        let below =
+            self.classes.iter().enumerate().take_while(|(class, _)| class_ms(*class) * 1_000 <= bound_us);
+        below.map(|(_, count)| count).sum()
+    }
 }
 
 fn class_of(took_ms: u64) -> usize {

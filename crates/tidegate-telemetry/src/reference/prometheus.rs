@@ -102,19 +102,20 @@ impl Page<'_> {
         let name = RESPONSE_TIME.prometheus;
         let bucket = format!("{name}_bucket");
         let mut below = 0;
-        for (at, count) in calls.buckets.iter().enumerate() {
+        for (bound_ms, count) in BOUNDS_MS.iter().zip(&calls.buckets) {
             below += count;
-            let bound = match BOUNDS_MS.get(at) {
-                Some(bound_ms) if as_milliseconds => format!("{bound_ms}"),
-                Some(bound_ms) => format!("{}", *bound_ms as f64 / 1e3),
-                None => "+Inf".into(),
-            };
-            self.row(&bucket, &[("grpc_method", method), ("le", &bound)], below);
+            let told = if as_milliseconds { calls.up_to_us(*bound_ms) } else { below };
+            self.row(&bucket, &[("grpc_method", method), ("le", &seconds(*bound_ms))], told);
         }
+        self.row(&bucket, &[("grpc_method", method), ("le", "+Inf")], calls.count());
         let sum = calls.sum_us as f64 / if as_milliseconds { 1e3 } else { 1e6 };
         self.row(&format!("{name}_sum"), &[("grpc_method", method)], sum);
-        self.row(&format!("{name}_count"), &[("grpc_method", method)], below);
+        self.row(&format!("{name}_count"), &[("grpc_method", method)], calls.count());
     }
+}
+
+fn seconds(ms: u64) -> String {
+    format!("{}", ms as f64 / 1e3)
 }
 
 fn escape(text: &mut String, value: &str) {

@@ -164,3 +164,26 @@ fn address_end(bytes: &[u8], start: usize) -> Option<usize> {
     }
     None
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use regex::{Captures, Regex};
+
+    use super::*;
+
+    proptest! {
+        #![proptest_config(crate::proof::config(2_000))]
+
+        /// The reference's own expression, by a library that tries everything.
+        #[test]
+        fn addresses_are_found_where_the_expression_finds_them(text in "[0-9.]{0,30}|([0-9]{1,4}[.x]){0,12}") {
+            let address = Regex::new(r"[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}");
+            let address = address.map_err(|error| TestCaseError::fail(error.to_string()))?;
+            let expected = address.replace_all(&text, |found: &Captures<'_>| found[0].replace('.', "_"));
+            let mut bytes = text.clone().into_bytes();
+            join_addresses(&mut bytes);
+            prop_assert_eq!(String::from_utf8_lossy(&bytes), expected, "{}", text);
+        }
+    }
+}

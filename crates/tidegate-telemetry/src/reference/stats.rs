@@ -30,7 +30,8 @@ pub struct ReferenceStatsSettings {
     /// Names of rules, names that requests make up, and names of unknown domains: so many of each kind. What is asked first after that shares
     /// the name `<domain>.others`, or `others` where the domain is unknown.
     pub names_max: usize,
-    /// Prometheus is told milliseconds, under the name that says seconds: `PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS`.
+    /// Prometheus is told milliseconds under the name that says seconds, and in buckets made for seconds, as the reference once did:
+    /// `PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS`.
     pub response_time_as_milliseconds: bool,
 }
 
