@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use rustix::process::Signal;
 use tidegate_clock::Stopwatch;
 use tidegate_testbed::Kind;
 
@@ -39,7 +38,7 @@ fn our_process_dies(kind: Kind, way: Way, report: &mut Report) {
     };
     let mut away = Vec::new();
     let killed_us = rig.now_us();
-    rig.nodes[0].signal(Signal::KILL);
+    rig.nodes[0].kill();
     rig.pass(Duration::from_millis(300));
     let took = start(&mut rig, &again, report);
     away.push(killed_us..rig.now_us());
@@ -47,7 +46,7 @@ fn our_process_dies(kind: Kind, way: Way, report: &mut Report) {
     rig.pass(AFTER);
     // Once more, while no server answers.
     let killed_us = rig.now_us();
-    rig.nodes[0].signal(Signal::KILL);
+    rig.nodes[0].kill();
     (0..PRIMARIES).for_each(|place| rig.server(place).stop());
     let took = start(&mut rig, &again, report);
     away.push(killed_us..rig.now_us());

@@ -202,6 +202,12 @@ impl Node {
         rustix::process::kill_process(Pid::from_child(&self.child), signal).expect("it runs");
     }
 
+    /// Kills it, and waits until it is gone: only then are its ports free again.
+    #[allow(dead_code, reason = "only the rows of faults need it")]
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().and_then(|()| self.child.wait()).expect("it runs");
+    }
+
     /// Bytes of memory that it has in use.
     pub(crate) fn rss_bytes(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it runs");
