@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tidegate_config::{Following, LiveRules, RuleFiles};
+use tidegate_config::{Following, LiveRules, RuleFiles, Style};
 use tidegate_core::{Book, Descriptor, Entry, Key, Plan, Query, Secret};
 
 /// What is promised is a second; the machine may be busy.
@@ -202,4 +202,44 @@ fn another_secret_means_other_keys_for_the_rules_in_force_and_for_the_next() {
     write(folder.path(), 5);
     assert!(live.reload().is_valid());
     assert_eq!((key(&live), live.secret() == Secret::new([2; 16])), (key(&other), true));
+}
+
+#[test]
+fn texts_replace_texts_as_a_whole_or_not_at_all() {
+    let text = |name: &str, domain: &str, amount: u32| -> (String, Arc<str>) {
+        let text = format!(
+            r#"{{"domain": "{domain}", "descriptors": [{{"key": "k", "rate_limit": {{"limit": "{amount}/1m"}}}}]}}"#
+        );
+        (name.into(), text.into())
+    };
+    let files = RuleFiles { paths: vec!["nowhere".into()], ..RuleFiles::default() };
+    let live = LiveRules::start_empty(files, Secret::new([1; 16]), |book, _| book);
+    let amounts = || {
+        let book = live.in_force();
+        ["a", "b", "c"].map(|domain| found(&book, domain).map(|(_, amount)| amount))
+    };
+    assert_eq!((live.is_loaded(), live.counts(), amounts()), (false, (0, 0), [None, None, None]));
+    let bad = live.replace(vec![("xds:one".into(), "domain: a\ndescriptors: [{}]\n".into())]);
+    assert_eq!((bad.report.errors(), live.is_loaded(), live.last_load_failed()), (1, false, true));
+
+    assert!(live.replace(vec![text("xds:one", "a", 1), text("xds:two", "b", 2)]).is_valid());
+    assert_eq!((live.is_loaded(), live.counts(), amounts()), (true, (1, 1), [Some(1), Some(2), None]));
+    let book = live.in_force();
+    let from: Vec<&str> = book.rules().iter().map(|rule| &*rule.said.origin.file).collect();
+    assert_eq!(from, ["xds:one", "xds:two"]);
+    drop(book);
+
+    // A domain that stands twice, in one of three texts: nothing changes.
+    let twice =
+        live.replace(vec![text("xds:one", "a", 9), text("xds:two", "c", 9), text("xds:three", "c", 9)]);
+    let told = twice.report.render(&twice.sources, Style::Plain);
+    assert!(told.contains("the domain `c` stands twice") && told.contains("xds:three"), "{told}");
+    assert_eq!(amounts(), [Some(1), Some(2), None]);
+    assert!(live.reload().is_valid(), "the good ones are loaded again");
+    assert_eq!(amounts(), [Some(1), Some(2), None]);
+
+    assert!(live.replace(vec![text("xds:two", "b", 3)]).is_valid());
+    assert_eq!(amounts(), [None, Some(3), None], "what is not among them is gone");
+    assert!(live.replace(Vec::new()).is_valid());
+    assert_eq!((live.is_loaded(), amounts()), (true, [None, None, None]), "and nothing is something");
 }

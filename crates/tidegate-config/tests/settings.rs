@@ -59,6 +59,9 @@ fn every_setting_can_be_said_in_every_way() {
                   connection_age: 1h, tls_certificate: c, tls_key: k, tls_client_roots: r }\n\
                 http: { listen: '[::1]:2', headers: none, body: none, default_domain: d, connections_max: 7, connections_per_peer_max: 3, \
                   idle_timeout: 3s, tls_certificate: c, tls_key: k, tls_client_roots: r }\n\
+                xds: { server: 'g:1', node_id: n, node_metadata: [a=b, c=d], headers: ['x-a:secret', 'x-b:s:t'], message_bytes_max: 1MiB, \
+                  connect_timeout: 2s, keepalive: 3s, backoff: { initial: 4s, max: 5s }, \
+                  tls: { enabled: true, ca: a, certificate: c, key: k, server_name: s } }\n\
                 internal: { secrets_file: s, max_age: 9s, domain: i }\n\
                 counters: { memory: 1GiB }\n\
                 store: { url: 'redis://h', user: u, password_file: p, prefix: x, timeout: 5ms, connect_timeout: 1s, in_flight: 9, \
@@ -100,6 +103,22 @@ fn every_setting_can_be_said_in_every_way() {
         assert_eq!((rls.connections_max, rls.connections_per_peer_max), (7, 3));
         assert_eq!((settings.threads, settings.counters_memory), (Some(3), 1 << 30));
         assert_eq!((settings.log_format, settings.log_level), ("json", "debug"));
+        let xds = &settings.xds;
+        assert_eq!((xds.server.as_deref(), xds.node_id.as_str()), (Some("g:1"), "n"));
+        assert_eq!(
+            (xds.message_bytes_max, xds.keepalive.as_secs(), xds.connect_timeout.as_secs()),
+            (1 << 20, 3, 2)
+        );
+        assert_eq!((xds.backoff_initial.as_secs(), xds.backoff_max.as_secs()), (4, 5));
+        let names =
+            |pairs: &[(String, String)]| pairs.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+        assert_eq!(
+            (names(&xds.headers), names(&xds.node_metadata)),
+            (["x-a", "x-b"].map(String::from).to_vec(), ["a", "c"].map(String::from).to_vec())
+        );
+        let tls = xds.tls.as_ref().expect("TLS");
+        assert_eq!((&tls.ca, &tls.certificate), (&Some("a".into()), &Some(("c".into(), "k".into()))));
+        assert_eq!(tls.server_name.as_deref(), Some("s"));
         let store = &settings.store;
         assert_eq!((store.url.as_deref(), store.user.as_deref()), (Some("redis://h"), Some("u")));
         assert_eq!((store.timeout.as_millis(), store.connect_timeout.as_secs(), store.in_flight), (5, 1, 9));
@@ -134,6 +153,40 @@ fn a_password_in_a_url_works_and_is_shown_nowhere() {
     }
     let plain = resolved(folder("store: { url: 'redis://tide@h:1' }\n").path(), &[], &[]);
     assert_eq!(told(&plain), "");
+}
+
+#[test]
+fn headers_for_an_xds_server_are_used_and_shown_nowhere() {
+    let file = "xds: { headers: ['x-token: secret', plain-secret], keepalive: soon }\n";
+    for flags in [&[][..], &[("xds.headers", "x-token:secret,x-other:secret")]] {
+        let resolved = resolved(folder(file).path(), flags, &[]);
+        let headers = &resolved.settings.xds.headers;
+        assert_eq!(headers[0], ("x-token".into(), "secret".into()));
+        let told = told(&resolved);
+        let shown = format!("{told}{:?}{:?}{:?}", resolved.said, resolved.settings, resolved.sources);
+        assert!(!shown.contains("secret"), "{shown}");
+        assert!(shown.contains("x-token:***"), "{shown}");
+        assert!(told.contains("error[bad-duration]"), "{told}");
+        assert_eq!(
+            told.contains("error[bad-xds]: `xds.headers` is a list of `name:value`"),
+            flags.is_empty(),
+            "{told}"
+        );
+    }
+}
+
+#[test]
+fn what_is_said_of_an_xds_server_has_to_be_whole() {
+    for (file, words) in [
+        ("xds: { tls: { enabled: true, key: k } }\n", "error[half-of-tls]: a certificate for `xds`"),
+        ("xds: { tls: { ca: k } }\n", "error[half-of-tls]: `xds.tls` is set, and not enabled"),
+        ("xds: { node_metadata: [a] }\n", "error[bad-xds]: `xds.node_metadata` is a list of `name=value`"),
+        ("xds: { node_metadata: '=a' }\n", "error[bad-xds]"),
+        ("xds: { node_metadata: a=, headers: 'a:' }\n", ""),
+    ] {
+        let told = told(&resolved(folder(file).path(), &[], &[]));
+        assert!(told.contains(words) && told.is_empty() == words.is_empty(), "{file}: {told}");
+    }
 }
 
 #[test]

@@ -59,6 +59,14 @@ const SITUATIONS: &[Situation] = &[
         resolved.refuse("store.url", Code::BadStoreUrl, "`port` is no port");
         resolved.report.render(&resolved.sources, Style::Plain)
     }),
+    ("xds", |folder| {
+        let file = folder.join("tidegate.yaml");
+        fs::write(&file, "xds:\n  server: here\n  node_metadata: [zone]\n  headers: ['x-token secret']\n  tls: { ca: ca.pem }\n")
+            .expect("written");
+        let mut resolved = resolve(&Given { file: Some(file), ..Given::default() });
+        resolved.refuse("xds.server", Code::BadXds, "`here` is no host and port");
+        resolved.report.render(&resolved.sources, Style::Plain)
+    }),
     ("unsteady-files", unsteady),
 ];
 

@@ -33,7 +33,7 @@ pub trait Subscriber: Send + Sync + 'static {
 /// What happens to a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event<'e> {
-    /// There is a connection, and rules were asked for.
+    /// There is a connection, rules were asked for, and the server has not ended it at once.
     Connected,
     /// There is none any more, or none could be had; the next attempt is after the wait.
     Disconnected {
@@ -63,7 +63,6 @@ pub async fn follow(settings: ClientSettings, subscriber: Arc<dyn Subscriber>) {
     loop {
         let why = match Connection::open(&settings).await {
             Ok(connection) => {
-                subscriber.tell(Event::Connected);
                 let mut stream = Stream::new(&settings, &subscriber, &mut judged);
                 let why = stream.run(connection).await;
                 if stream.was_healthy() {

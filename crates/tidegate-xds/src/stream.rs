@@ -5,8 +5,9 @@
 
 use std::error::Error as _;
 use std::future::{pending, ready};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
@@ -31,6 +32,13 @@ use crate::settings::ClientSettings;
 const REQUESTS_MAX: usize = 8;
 /// How much is told about what is wrong, in bytes.
 const WHY_BYTES_MAX: usize = 4_096;
+
+/// How long a rejection may be held back: some servers send nothing until they are answered, not even better rules.
+const HOLD_MAX: Duration = Duration::from_secs(5);
+
+/// A stream that is still open after so long is one, even if the server has not said a word. Before that it may still refuse the call: with
+/// TLS 1.3 a certificate is refused after the handshake.
+const SETTLED_AFTER: Duration = Duration::from_secs(1);
 
 /// What was judged so far. It outlives streams.
 #[derive(Debug, Default)]
@@ -83,7 +91,9 @@ impl<'s> Stream<'s> {
         subscriber: &'s Arc<dyn Subscriber>,
         judged: &'s mut Judged,
     ) -> Self {
-        Self { settings, subscriber, judged, repeats: Backoff::new(settings.backoff), healthy: false }
+        let (first, longest) = settings.backoff;
+        let repeats = Backoff::new((first.min(HOLD_MAX), longest.min(HOLD_MAX)));
+        Self { settings, subscriber, judged, repeats, healthy: false }
     }
 
     /// Were rules accepted on it?
@@ -115,7 +125,19 @@ impl<'s> Stream<'s> {
         }
         let path = PathAndQuery::from_static(STREAM_AGGREGATED_RESOURCES);
         // Many servers send no header before their first response: this may take as long as they have nothing to say.
-        match grpc.streaming(request, path, ProstCodec::default()).await {
+        let mut call = pin!(grpc.streaming(request, path, ProstCodec::default()));
+        let at_once = tokio::select! {
+            answer = &mut call => Some(answer),
+            () = sleep(SETTLED_AFTER) => None,
+        };
+        if at_once.as_ref().is_none_or(Result::is_ok) {
+            self.subscriber.tell(Event::Connected);
+        }
+        let answer = match at_once {
+            Some(answer) => answer,
+            None => call.await,
+        };
+        match answer {
             Ok(answer) => self.answer(answer.into_inner(), &requests).await,
             Err(status) => told(&status),
         }

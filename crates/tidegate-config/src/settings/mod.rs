@@ -376,7 +376,10 @@ pub fn resolve(given: &Given) -> Resolved {
         let text = value.node().text().unwrap_or_else(|| sources.slice(value.span()));
         let text = match setting.name.as_str() {
             STORE_URL => without_password(text),
-            XDS_HEADERS => HIDDEN.into(),
+            XDS_HEADERS => {
+                let names = read.pairs(XDS_HEADERS, ':').into_iter();
+                names.map(|(name, _)| format!("{name}:{HIDDEN}")).collect::<Vec<_>>().join(",")
+            }
             _ => text.into(),
         };
         let span = value.span();
@@ -693,16 +696,6 @@ impl<'a> Chosen<'a> {
                     trouble.help(format!("write `name{between}value`, several with commas between them")),
                 );
             }
-        }
-        let Some(server) = self.get("xds.server") else { return };
-        if self.is_said("rules.path") {
-            let message = "rules come from files or from an xDS server, not from both";
-            let trouble = Diagnostic::new(Code::BadXds, server.span(), message).label("from here");
-            let trouble = match self.get("rules.path") {
-                Some(path) => trouble.note(path.span(), "and from here"),
-                None => trouble,
-            };
-            reader.say(trouble.help("set either `rules.path` or `xds.server`"));
         }
     }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use prost::Message as _;
+use tidegate_clock::Stopwatch;
 use tidegate_xds::{Any, DiscoveryResponse, TYPE_URL, Update};
 use tokio::io::AsyncReadExt as _;
 
@@ -102,6 +103,7 @@ async fn what_is_wrong_is_rejected_with_the_reason_and_the_last_good_version() {
     });
     server.set("v1", &[domain("a", Vec::new())]);
     answered(&server, "v1 is accepted", |asked| asked.request.version_info == "v1").await;
+    let watch = Stopwatch::start();
     server.set("bad", &[domain("b", Vec::new())]);
     let rejected = answered(&server, "a rejection", |asked| asked.error().is_some()).await;
     assert_eq!((&*rejected.request.version_info, &*rejected.request.response_nonce), ("v1", "nonce-2"));
@@ -110,6 +112,7 @@ async fn what_is_wrong_is_rejected_with_the_reason_and_the_last_good_version() {
     assert!(why.starts_with("a: no goodä") && why.len() < 5_000, "{} bytes", why.len());
     // The server insists. It is told again, in peace; nobody has to judge it again.
     answered(&server, "more rejections", |asked| asked.request.response_nonce == "nonce-5").await;
+    assert!(watch.elapsed() >= Duration::from_millis(5 + 10 + 20), "half of each wait at least");
     assert_eq!(judged.load(Ordering::Relaxed), 2);
     let rejections =
         |client: &Following| client.events().iter().filter(|told| matches!(told, Told::Rejected(..))).count();

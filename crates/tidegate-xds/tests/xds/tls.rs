@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
@@ -19,9 +21,11 @@ use crate::support::subscriber::{Following, settings, until};
 struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
-    fn new() -> Self {
+    fn new(name: &str) -> Self {
         let mut params = CertificateParams::new(Vec::new()).expect("parameters");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        // Each by its own name, or one would pass for another whose key is wrong.
+        params.distinguished_name.push(DnType::CommonName, name);
         let key = KeyPair::generate().expect("a key");
         Self(CertifiedIssuer::self_signed(params, key).expect("a certificate"))
     }
@@ -77,28 +81,32 @@ fn with(address: SocketAddr, tls: ClientTls) -> ClientSettings {
 
 #[tokio::test]
 async fn rules_come_over_tls_from_a_server_that_has_the_right_name() {
-    let (ours, other) = (Authority::new(), Authority::new());
+    let (ours, other) = (Authority::new("ours"), Authority::new("other"));
     let folder = tempfile::tempdir().expect("a folder");
     let server = XdsServer::at(([127, 0, 0, 1], 0).into(), Some(demanding(&ours, "gateway.test"))).await;
     server.set("v1", &[domain("a", Vec::new())]);
-    let named = |name: &str, trusts, shows| ClientTls {
-        server_name: Some(name.into()),
-        ..files(folder.path(), trusts, shows)
+    let named = |name: &str, trusts, shows| {
+        let files = files(folder.path(), trusts, shows);
+        ClientTls { server_name: Some(name.into()).filter(|name: &String| !name.is_empty()), ..files }
     };
-    for (tls, why) in [
-        (named("other.test", &ours, Some(&ours)), "not valid for name"),
-        (files(folder.path(), &ours, Some(&ours)), "not valid for"), // By its address.
-        (named("gateway.test", &other, Some(&ours)), "UnknownIssuer"),
-        (named("gateway.test", &ours, None), "CertificateRequired"),
-        (named("gateway.test", &ours, Some(&other)), "UnknownCA"),
-        (named("not a name", &ours, None), "no certificate can be made out to `not a name`"),
-        (ClientTls { ca: Some(folder.path().join("gone")), ..ClientTls::default() }, "gone: no certificate"),
+    for (name, trusts, shows, why) in [
+        ("other.test", &ours, Some(&ours), "not valid for name"),
+        ("", &ours, Some(&ours), "not valid for"), // By its address.
+        ("gateway.test", &other, Some(&ours), "UnknownIssuer"),
+        ("gateway.test", &ours, None, "CertificateRequired"),
+        ("gateway.test", &ours, Some(&other), "UnknownCA"),
+        ("not a name", &ours, None, "no certificate can be made out to `not a name`"),
     ] {
+        let tls = named(name, trusts, shows);
         let client = Following::start(with(server.address, tls));
         let (told, _) = until(why, || client.ends().first().cloned()).await;
         assert!(told.contains(why), "`{told}`, not `{why}`");
         assert_eq!(client.versions(), [""; 0]);
     }
+    let gone = ClientTls { ca: Some(folder.path().join("gone")), ..ClientTls::default() };
+    let client = Following::start(with(server.address, gone));
+    let (told, _) = until("it cannot be read", || client.ends().first().cloned()).await;
+    assert!(told.contains("gone: no certificate can be read from it"), "{told}");
     let client = Following::start(with(server.address, named("gateway.test", &ours, Some(&ours))));
     until("rules come", || (client.versions() == ["v1"]).then_some(())).await;
     // Whoever speaks plain text is not answered.
@@ -108,7 +116,7 @@ async fn rules_come_over_tls_from_a_server_that_has_the_right_name() {
 
 #[tokio::test]
 async fn certificates_are_read_at_every_connect() {
-    let (ours, later) = (Authority::new(), Authority::new());
+    let (ours, later) = (Authority::new("ours"), Authority::new("later"));
     let folder = tempfile::tempdir().expect("a folder");
     let server = XdsServer::at(([127, 0, 0, 1], 0).into(), Some(demanding(&ours, "gateway.test"))).await;
     let address = server.address;

@@ -32,7 +32,13 @@ impl SettingFlags {
         if let Err(error) = fleet::settings(&resolved.settings.store) {
             resolved.refuse("store.url", Code::BadStoreUrl, error.to_string());
         }
-        if let Err(error) = xds::settings(&resolved.settings.xds) {
+        let asked = match &resolved.settings {
+            settings if settings.xds.server.is_some() && settings.rules_said => {
+                Err("rules come from files or from an xDS server: set either rules.path or xds.server".into())
+            }
+            settings => xds::settings(&settings.xds),
+        };
+        if let Err(error) = asked {
             resolved.refuse("xds.server", Code::BadXds, error);
         }
         resolved
