@@ -47,7 +47,7 @@ pub(crate) fn details() -> String {
          cargo run --release -p tidegate-bench-rls -- one --subject tidegate --load 2x128 --seconds 10\n\n\
          redis: calls a node on a real Redis, which has to be installed, and sends the same scripts to it without a node, in turns, and\n\
          prints Markdown: decisions per second of each processor, latencies at half load, bytes per key, goals. Ten minutes; Linux and\n\
-         two cores. If TIDEGATE_REFERENCE_SERVER names a program of envoyproxy/ratelimit, that is measured beside it.\n  \
+         two cores. If there is a program of envoyproxy/ratelimit (`cargo xtask test unit` builds one), it is measured beside it.\n  \
          {QUICK}  short turns, two minutes\n  \
          {SMOKE}  does it run at all?\n  \
          {WRITE}  write bench/redis.md and bench/redis.json, to be committed, instead of printing"

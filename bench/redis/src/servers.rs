@@ -1,18 +1,18 @@
 //! Those who are called, each in a process of its own.
 
-use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
 use tidegate_bench_common::machine::said;
 use tidegate_bench_common::pin::Cores;
 use tidegate_bench_common::process::{Process, child_command, node_command};
+use tidegate_testbed::find_reference_server;
 
 use crate::plan::Subject;
 use crate::rules;
 
-/// Names the program of envoyproxy/ratelimit.
-pub(crate) const REFERENCE: &str = "TIDEGATE_REFERENCE_SERVER";
+/// Names the program of envoyproxy/ratelimit, where it is not the one that `cargo xtask test` builds.
+pub(crate) use tidegate_testbed::REFERENCE_VARIABLE as REFERENCE;
 /// How to have one.
 pub(crate) const REFERENCE_BUILD: &str = "go install github.com/envoyproxy/ratelimit/src/service_cmd@latest";
 /// Until it listens.
@@ -53,7 +53,7 @@ pub(crate) fn reference(
     cores: Option<Cores>,
     store: std::net::SocketAddr,
 ) -> Result<Option<Process>, String> {
-    let Some(program) = reference_program()? else { return Ok(None) };
+    let Some(program) = find_reference_server()? else { return Ok(None) };
     let [grpc, http, debug] = free_ports()?;
     let address = std::net::SocketAddr::from(([127, 0, 0, 1], grpc));
     let process = Process::start_at(Subject::Reference.word(), cores, address, START_MAX, |folder| {
@@ -84,7 +84,7 @@ pub(crate) fn reference(
 
 /// Its version, as Go wrote it into the program.
 pub(crate) fn reference_version() -> Result<Option<String>, String> {
-    let Some(program) = reference_program()? else { return Ok(None) };
+    let Some(program) = find_reference_server()? else { return Ok(None) };
     let text = said("go", &["version", "-m", &program.to_string_lossy()]);
     Ok(Some(reference_version_in(&text).unwrap_or("unknown").to_string()))
 }
@@ -93,15 +93,6 @@ fn reference_version_in(text: &str) -> Option<&str> {
     let line =
         text.lines().find(|line| line.trim_start().starts_with("mod\tgithub.com/envoyproxy/ratelimit\t"))?;
     line.trim_start().split('\t').nth(2)
-}
-
-fn reference_program() -> Result<Option<PathBuf>, String> {
-    match std::env::var_os(REFERENCE).map(PathBuf::from) {
-        Some(program) if !program.is_file() => {
-            Err(format!("{REFERENCE} names {}, and there is no such file", program.display()))
-        }
-        named => Ok(named),
-    }
 }
 
 /// Ports that nobody listens on now.

@@ -24,6 +24,7 @@
 //! that would only fail where the test itself is wrong, such as [`Server::command`], panic.
 
 mod find; // where the programs are
+mod reference; // envoyproxy/ratelimit, which is built first
 mod wait; // until something has happened
 mod client; // asking a server something
 mod server; // one server
@@ -40,6 +41,7 @@ pub use clock::{ServerClock, clock_shim};
 pub use cluster::Cluster;
 pub use find::{Kind, find};
 pub use proxy::{ConnectionCounts, Counts, Proxy, Way};
+pub use reference::{REFERENCE_VARIABLE, REFERENCE_VERSION, find_reference_server, reference_server};
 pub use sentinels::Sentinels;
 pub use server::{Options, Server, free_port};
 pub use slots::{SLOTS, slot_of};

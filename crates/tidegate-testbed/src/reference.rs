@@ -1,0 +1,73 @@
+//! The server that ours takes the place of: envoyproxy/ratelimit, built by Go.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+/// Which one. There are no releases; this is the newest commit that Go's registry has.
+pub const REFERENCE_VERSION: &str = "v1.4.1-0.20260122083618-3fb702589d36";
+
+/// Names another program, for those who have one.
+pub const REFERENCE_VARIABLE: &str = "TIDEGATE_REFERENCE_SERVER";
+
+const PACKAGE: &str = "github.com/envoyproxy/ratelimit/src/service_cmd";
+const PROGRAM: &str = "service_cmd";
+
+/// The program of the reference server: named by `TIDEGATE_REFERENCE_SERVER`, else in the project's cache folder
+/// (`tidegate` in the user's), where it is built by `go install` if it is not there yet. That takes minutes, once.
+pub fn reference_server() -> Result<PathBuf, String> {
+    static FOUND: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    FOUND.get_or_init(|| find_reference_server()?.map_or_else(install, Ok)).clone()
+}
+
+/// The same, for those who can do without: nothing is built.
+pub fn find_reference_server() -> Result<Option<PathBuf>, String> {
+    if let Some(named) = std::env::var_os(REFERENCE_VARIABLE).map(PathBuf::from) {
+        return if named.is_file() {
+            Ok(Some(named))
+        } else {
+            Err(format!("{REFERENCE_VARIABLE} names {}, and there is no such file", named.display()))
+        };
+    }
+    Ok(folder().map(|folder| folder.join(PROGRAM)).filter(|program| program.is_file()))
+}
+
+/// Its folder, outside the tree and apart from what cargo may clean: it changes less often than anything that is built here.
+fn folder() -> Option<PathBuf> {
+    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let cache = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")))?;
+    Some(cache.join("tidegate").join("reference-server").join(REFERENCE_VERSION))
+}
+
+fn install() -> Result<PathBuf, String> {
+    let missing = |reason: String| {
+        format!(
+            "the reference server (envoyproxy/ratelimit) is missing: {reason}\n\
+             with Go 1.25 or later on the PATH it is built by itself; by hand: go install {PACKAGE}@{REFERENCE_VERSION}\n\
+             then name the program by {REFERENCE_VARIABLE}"
+        )
+    };
+    let folder = folder().ok_or_else(|| missing("there is no cache folder, since HOME is not set".into()))?;
+    build(&folder).map_err(missing)
+}
+
+/// Builds it beside its place and moves it there whole: tests of several processes may do this at the same time.
+fn build(folder: &Path) -> Result<PathBuf, String> {
+    let of = |what: &str, error: std::io::Error| format!("{what}: {error}");
+    std::fs::create_dir_all(folder).map_err(|error| of("no cache folder", error))?;
+    let beside = tempfile::tempdir_in(folder).map_err(|error| of("no cache folder", error))?;
+    eprintln!("building the reference server, once: go install {PACKAGE}@{REFERENCE_VERSION}");
+    let mut command = Command::new("go");
+    command.arg("install").arg(format!("{PACKAGE}@{REFERENCE_VERSION}")).current_dir(beside.path());
+    command.env("GOBIN", beside.path()).stdin(Stdio::null());
+    let output = command.output().map_err(|error| of("`go` does not start", error))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        let said = said.trim().lines().last().unwrap_or_default().to_string();
+        return Err(format!("`go install` ended with {}: {said}", output.status));
+    }
+    let program = folder.join(PROGRAM);
+    std::fs::rename(beside.path().join(PROGRAM), &program)
+        .map_err(|error| of("it cannot be moved", error))?;
+    Ok(program)
+}
