@@ -4,6 +4,7 @@ mod accuracy; // every algorithm against an exact log
 mod bench; // instructions of each step; the table of counters and calls beside others
 mod faults; // a node whose store is in trouble
 mod fuzz; // rule files that nobody would write
+mod image; // a static binary, and a root with nothing else
 mod run; // a node, to try it
 mod shell; // runs other programs and fetches the missing ones
 mod test; // every check there is, cheapest first
@@ -65,6 +66,13 @@ const VERBS: &[Verb] = &[
         about: "look for rule files that break the loader, or check one that was found",
         details: fuzz::details,
         run: fuzz::run,
+    },
+    Verb {
+        name: "image",
+        arguments: "[--quick]",
+        about: "build a static binary and the root folder of its image",
+        details: image::details,
+        run: image::run,
     },
     Verb {
         name: "help",

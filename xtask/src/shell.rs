@@ -168,6 +168,18 @@ pub(crate) fn need_cc() -> Outcome {
     })
 }
 
+/// Makes sure that a C compiler for static binaries is there.
+pub(crate) fn need_musl() -> Outcome {
+    need_package("musl-gcc", "musl-tools").map_err(|Missing| {
+        Failure::Failed(
+            "musl-gcc is missing: a static binary cannot be built without it, since two libraries are C below\n\
+             Debian, Ubuntu: sudo apt-get install musl-tools\n\
+             Fedora: sudo dnf install musl-gcc"
+                .into(),
+        )
+    })
+}
+
 /// Makes sure that Redis is there.
 pub(crate) fn need_redis() -> Outcome {
     if std::env::var_os("TIDEGATE_REDIS_SERVER").is_some() {
@@ -213,6 +225,14 @@ pub(crate) fn need_valkey() -> Outcome {
          with Python and its module venv (Debian, Ubuntu: sudo apt-get install python3-venv): pip install {VALKEY}\n\
          elsewhere: see https://valkey.io/download, or name the program by TIDEGATE_VALKEY_SERVER"
     )))
+}
+
+/// Makes sure that the reference server (envoyproxy/ratelimit) is there. `tidegate-testbed` knows where it belongs, and how it is built.
+pub(crate) fn need_reference_server() -> Outcome {
+    let mut command = cargo(&["run", "--quiet", "--package=tidegate-testbed", "--example=reference_server"]);
+    read(&mut command).map(drop).map_err(|_| {
+        Failure::Failed("the reference server is missing: ours cannot be compared with it (see above)".into())
+    })
 }
 
 /// The program is missing, and was not installed.

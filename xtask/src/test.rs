@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidegate_clock::Stopwatch;
 
-use crate::{Failure, Outcome, bench, fuzz, shell, tidy, unknown};
+use crate::{Failure, Outcome, bench, fuzz, image, shell, tidy, unknown};
 
 /// Some checks that belong together and can be run alone.
 struct Group {
@@ -30,7 +30,7 @@ const GROUPS: &[Group] = &[
     },
     Group {
         name: "unit",
-        about: "unit, property and documentation tests, some with real Redis and Valkey",
+        about: "unit, property and documentation tests, some with real Redis, Valkey and envoyproxy/ratelimit",
         run: unit,
     },
     Group {
@@ -42,6 +42,11 @@ const GROUPS: &[Group] = &[
         name: "fuzz",
         about: "half a minute of `cargo xtask fuzz`: rule files that nobody would write",
         run: fuzz,
+    },
+    Group {
+        name: "image",
+        about: "a static binary, built with the profile of the tests, runs in an empty root as nobody",
+        run: image,
     },
     Group { name: "docs", about: "the documentation builds without a warning", run: docs },
     Group { name: "accuracy", about: "the quick run of `cargo xtask accuracy`", run: accuracy },
@@ -60,7 +65,7 @@ pub(crate) fn details() -> String {
         text += &format!("  {:9} {}\n", group.name, group.about);
     }
     text + "\nAll groups run even if one fails, so that one run shows everything; --fail-fast stops at the first.\n\
-            What is missing (rustfmt, clippy, nightly with Miri, valgrind, Redis, Valkey) is installed where that needs no password."
+            What is missing (rustfmt, clippy, nightly with Miri, valgrind, Redis, Valkey, envoyproxy/ratelimit by Go, musl) is installed where that needs no password."
 }
 
 pub(crate) fn run(arguments: &[String]) -> Outcome {
@@ -159,7 +164,7 @@ fn tidy() -> Result<Done, Failure> {
 
 fn unit() -> Result<Done, Failure> {
     // If one cannot be had, the tests that need it fail and say so again; the others are still of interest.
-    for need in [shell::need_cc, shell::need_redis, shell::need_valkey] {
+    for need in [shell::need_cc, shell::need_redis, shell::need_valkey, shell::need_reference_server] {
         if let Err(Failure::Failed(reason) | Failure::Usage(reason)) = need() {
             println!("{reason}");
         }
@@ -191,6 +196,13 @@ fn fuzz() -> Result<Done, Failure> {
         return Ok(Done::Skipped(reason));
     }
     passed(fuzz::brief())
+}
+
+fn image() -> Result<Done, Failure> {
+    if cfg!(all(target_os = "linux", target_arch = "x86_64")) {
+        return passed(image::check());
+    }
+    Ok(Done::Skipped("the image is for Linux on x86-64".into()))
 }
 
 fn docs() -> Result<Done, Failure> {

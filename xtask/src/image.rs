@@ -1,0 +1,164 @@
+//! `cargo xtask image`: what `deploy/Dockerfile` puts into an image, made without Docker: a static binary in a folder that is a whole root.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use crate::{Failure, Outcome, shell, unknown};
+
+/// Programs of this target need nothing from the system that they run on.
+const TARGET: &str = "x86_64-unknown-linux-musl";
+const QUICK: &str = "--quick";
+/// "nobody", as in the image.
+const USER: &str = "65534:65534";
+/// Until the binary says where it listens, and until it answers; a busy machine may take seconds for it.
+const SOON: Duration = Duration::from_secs(30);
+
+pub(crate) fn details() -> String {
+    format!(
+        "\nBuilds a static binary ({TARGET}; the target, and musl-gcc for what is C below it, are installed where that needs no \
+         password)\n\
+         and puts it into a folder, `image/root` in the target folder, as /bin/tidegate and /bin/ratelimit: what deploy/Dockerfile puts into an image.\n  \
+         {QUICK}  with the profile of the tests, which is much faster to build and slower to run\n\
+         `cargo xtask test image` builds the quick one and runs it in that root, where there is nothing else."
+    )
+}
+
+pub(crate) fn run(arguments: &[String]) -> Outcome {
+    let quick = match arguments {
+        [] => false,
+        [flag] if flag == QUICK => true,
+        [other, ..] => return Err(Failure::Usage(unknown("flag", other, &[QUICK]))),
+    };
+    let root = build(quick)?;
+    println!("{}: the root of the image", root.display());
+    Ok(())
+}
+
+/// The check of `cargo xtask test`: the binary runs where there is nothing but itself, as nobody, and answers.
+pub(crate) fn check() -> Outcome {
+    // The profile of the tests: what is shipped takes minutes to optimise, and whether it is static does not depend on that.
+    let root = build(true)?;
+    answers_alone(&root)
+}
+
+/// Builds the binary and the folder.
+fn build(quick: bool) -> Result<PathBuf, Failure> {
+    need_target()?;
+    let mut cargo = shell::cargo(&["build", "--package=tidegate", "--target", TARGET]);
+    if !quick {
+        cargo.arg("--release");
+    }
+    shell::run(&mut cargo)?;
+    let target = shell::target_folder()?;
+    let binary = target.join(TARGET).join(if quick { "debug" } else { "release" }).join("tidegate");
+    let root = target.join("image").join("root");
+    place(&binary, &root).map_err(|error| Failure::Failed(format!("{}: {error}", root.display())))?;
+    Ok(root)
+}
+
+/// A root with the binary under both names, and nothing that anybody may write to.
+fn place(binary: &Path, root: &Path) -> std::io::Result<()> {
+    match std::fs::remove_dir_all(root) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let bin = root.join("bin");
+    std::fs::create_dir_all(&bin)?;
+    std::fs::copy(binary, bin.join("tidegate"))?;
+    symlink("tidegate", bin.join("ratelimit"))?;
+    for path in [bin.join("tidegate"), bin, root.to_path_buf()] {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755))?;
+    }
+    Ok(())
+}
+
+fn need_target() -> Outcome {
+    shell::need_musl()?;
+    let installed = shell::read(&mut shell::program("rustup", &["target", "list", "--installed"]));
+    if installed.is_ok_and(|list| list.lines().any(|line| line == TARGET)) {
+        return Ok(());
+    }
+    println!("the target {TARGET} is missing, adding it");
+    shell::run(&mut shell::program("rustup", &["target", "add", TARGET])).map_err(|_| {
+        Failure::Failed(format!(
+            "the target {TARGET} is missing and could not be added: no static binary\nwith rustup: rustup target add {TARGET}"
+        ))
+    })
+}
+
+/// A process that ends with this.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts `/bin/tidegate` in the root and asks it for a decision.
+fn answers_alone(root: &Path) -> Outcome {
+    let mut command = inside(root);
+    command.args(["/bin/tidegate", "run", "--rls-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    println!("$ tidegate run, in a root with nothing else");
+    let failed = |what: String| Failure::Failed(format!("the static binary does not run alone: {what}"));
+    let mut running = Running(command.spawn().map_err(|error| failed(error.to_string()))?);
+    let (told, lines) = channel();
+    let said = running.0.stdout.take().map(BufReader::new);
+    std::thread::spawn(move || {
+        said.into_iter()
+            .flat_map(|said| said.lines().map_while(Result::ok))
+            .try_for_each(|line| told.send(line))
+    });
+    let address = loop {
+        let line = lines.recv_timeout(SOON).map_err(|_| failed("it does not say where it listens".into()))?;
+        if let Some((_, rest)) = line.split_once("http://") {
+            break rest.split_whitespace().next().unwrap_or_default().to_string();
+        }
+    };
+    // The demo rules: five requests in any ten seconds, and a sixth that is refused.
+    let mut statuses = Vec::new();
+    for _ in 0..6 {
+        statuses.push(asked(&address).map_err(|error| failed(format!("no answer from {address}: {error}")))?);
+    }
+    if statuses != [200, 200, 200, 200, 200, 429] {
+        return Err(failed(format!("six checks of a limit of five were answered with {statuses:?}")));
+    }
+    println!("it runs alone, as {USER}, and refused the sixth of six requests");
+    Ok(())
+}
+
+/// A command that runs what follows in this root, as nobody. Only root may change the root; others do so in a namespace of their own,
+/// where they are the only user there is.
+fn inside(root: &Path) -> Command {
+    let is_root = shell::read(&mut shell::program("id", &["-u"])).is_ok_and(|id| id.trim() == "0");
+    let mut command = if is_root {
+        shell::program("chroot", &["--userspec", USER])
+    } else {
+        shell::program("unshare", &["--user", "--map-root-user", "chroot"])
+    };
+    command.arg(root);
+    command
+}
+
+/// The status of one check.
+fn asked(address: &str) -> std::io::Result<u16> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(SOON))?;
+    let body = r#"{"clientId": "alice", "endpoint": "GET /"}"#;
+    let length = body.len();
+    write!(
+        stream,
+        "POST /v1/check?enforce HTTP/1.0\r\nhost: node\r\ncontent-length: {length}\r\n\r\n{body}"
+    )?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
+    status.ok_or_else(|| std::io::Error::other(format!("{answer:?}")))
+}
