@@ -99,6 +99,11 @@ impl Sources {
         }
     }
 
+    /// Every file: its name and its text, in the order in which they came.
+    pub fn all(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.files.iter().map(|file| (file.name.as_str(), file.text.as_str()))
+    }
+
     /// The name of a file, as shown.
     pub fn name(&self, source: u32) -> &str {
         self.files.get(source as usize).map_or("?", |file| &file.name)

@@ -6,6 +6,7 @@ mod completions; // for shells
 mod config; // rule files: check, show, schema, diff
 mod exit; // what the numbers mean
 mod explain; // why?
+mod import; // rules of another limiter
 mod inspect; // what do counters hold?
 mod ratelimit; // in the place of envoyproxy/ratelimit
 mod output; // tables for people, JSON for machines
@@ -46,6 +47,9 @@ enum Verb {
     /// Check, show and compare rule files
     #[command(subcommand)]
     Config(config::Config),
+    /// Convert the rules of another limiter, and explain what will be different
+    #[command(subcommand)]
+    Import(import::Import),
     /// Test rules: requests in, verdicts out, at a time that only the test moves
     Test(test::Test),
     /// Print what a shell needs to complete commands
@@ -65,6 +69,7 @@ pub(crate) fn run() -> ExitCode {
         Verb::Explain(explain) => explain.run().map(ExitCode::from),
         Verb::Inspect(inspect) => inspect.run().map(ExitCode::from),
         Verb::Config(config) => config.run().map(ExitCode::from),
+        Verb::Import(import) => import.run().map(ExitCode::from),
         Verb::Test(test) => test.run().map(ExitCode::from),
         Verb::Completions(completions) => completions.run().map(ExitCode::from),
     };
