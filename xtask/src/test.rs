@@ -30,7 +30,7 @@ const GROUPS: &[Group] = &[
     },
     Group {
         name: "unit",
-        about: "unit, property and documentation tests, some with real Redis, Valkey and envoyproxy/ratelimit",
+        about: "unit, property and documentation tests, some with real Redis, Valkey, Envoy and envoyproxy/ratelimit",
         run: unit,
     },
     Group {
@@ -65,7 +65,7 @@ pub(crate) fn details() -> String {
         text += &format!("  {:9} {}\n", group.name, group.about);
     }
     text + "\nAll groups run even if one fails, so that one run shows everything; --fail-fast stops at the first.\n\
-            What is missing (rustfmt, clippy, nightly with Miri, valgrind, Redis, Valkey, envoyproxy/ratelimit by Go, musl) is installed where that needs no password."
+            What is missing (rustfmt, clippy, nightly with Miri, valgrind, Redis, Valkey, Envoy, envoyproxy/ratelimit by Go, musl) is installed where that needs no password."
 }
 
 pub(crate) fn run(arguments: &[String]) -> Outcome {
@@ -164,7 +164,13 @@ fn tidy() -> Result<Done, Failure> {
 
 fn unit() -> Result<Done, Failure> {
     // If one cannot be had, the tests that need it fail and say so again; the others are still of interest.
-    for need in [shell::need_cc, shell::need_redis, shell::need_valkey, shell::need_reference_server] {
+    for need in [
+        shell::need_cc,
+        shell::need_redis,
+        shell::need_valkey,
+        shell::need_envoy,
+        shell::need_reference_server,
+    ] {
         if let Err(Failure::Failed(reason) | Failure::Usage(reason)) = need() {
             println!("{reason}");
         }

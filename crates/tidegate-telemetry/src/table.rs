@@ -145,7 +145,7 @@ table! {
     PLACES = Metric::counter(
         "ratelimit_places_total",
         "places",
-        "Places of concurrency limits. Those that were taken and not released have expired, or are held; `missed` are releases that came too late.",
+        "Places of concurrency limits. What was taken and not released is held or expired; `missed` are releases that came too late.",
     )
     .by(&[label("event", Place::WORDS)]);
 

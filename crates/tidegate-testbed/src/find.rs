@@ -50,23 +50,45 @@ pub fn find(kind: Kind) -> Result<PathBuf, String> {
 
 fn look(kind: Kind) -> Result<PathBuf, String> {
     let (program, variable) = (kind.program(), kind.variable());
-    if let Some(named) = std::env::var_os(variable) {
-        let named = PathBuf::from(named);
-        return if named.is_file() {
-            Ok(named)
-        } else {
-            Err(format!("{variable} names {}, and there is no such file", named.display()))
-        };
+    if let Some(named) = named(variable) {
+        return named;
     }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let on_path = std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file());
-    let in_tools = || {
-        let name = program.strip_suffix("-server").unwrap_or(program);
-        target_folders().iter().find_map(|folder| below(&folder.join("tools").join(name), program, DEPTH_MAX))
-    };
-    on_path
-        .or_else(in_tools)
+    let name = program.strip_suffix("-server").unwrap_or(program);
+    on_path(program)
+        .or_else(|| in_tools(name, program))
         .ok_or_else(|| format!("{program} is missing: install {program}, or run `cargo xtask test`"))
+}
+
+/// The program of Envoy: named by `TIDEGATE_ENVOY`, else where `cargo xtask test` puts it, `tools/envoy` in the target folder, else on the
+/// `PATH`, where it may be of any version.
+pub fn find_envoy() -> Result<PathBuf, String> {
+    if let Some(named) = named("TIDEGATE_ENVOY") {
+        return named;
+    }
+    // Not the script beside it, which Python has for it.
+    in_tools("envoy", "_bin/envoy").or_else(|| on_path("envoy")).ok_or_else(|| {
+        "envoy is missing: run `cargo xtask envoy`, which installs it, or name the program by TIDEGATE_ENVOY".into()
+    })
+}
+
+/// The program that a variable names, if there is one.
+fn named(variable: &str) -> Option<Result<PathBuf, String>> {
+    let named = PathBuf::from(std::env::var_os(variable)?);
+    Some(if named.is_file() {
+        Ok(named)
+    } else {
+        Err(format!("{variable} names {}, and there is no such file", named.display()))
+    })
+}
+
+fn on_path(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
+}
+
+/// Where xtask installs what the system does not have.
+fn in_tools(name: &str, program: &str) -> Option<PathBuf> {
+    target_folders().iter().find_map(|folder| below(&folder.join("tools").join(name), program, DEPTH_MAX))
 }
 
 /// A file of this name, in this folder or below.

@@ -39,7 +39,7 @@ pub use certificates::TlsFiles;
 pub use client::{Client, Reply};
 pub use clock::{ServerClock, clock_shim};
 pub use cluster::Cluster;
-pub use find::{Kind, find};
+pub use find::{Kind, find, find_envoy};
 pub use proxy::{ConnectionCounts, Counts, Proxy, Way};
 pub use reference::{REFERENCE_VARIABLE, REFERENCE_VERSION, find_reference_server, reference_server};
 pub use sentinels::Sentinels;

@@ -326,8 +326,8 @@ fn current_limit<'d>(limit: &Limit, name: &'d str) -> Option<CurrentLimit<'d>> {
     }
 }
 
-/// Metadata for the proxy: the ids of places that were taken and of reservations that were made, each under the name by which the rule wants
-/// it back; and, if asked for, what decided. Says whether there was an id of places.
+/// Metadata for the proxy: the ids of places that were taken and of reservations that were made, each under the name by which the rule
+/// wants it back; and, if asked for, what decided. Says whether there was an id of places.
 fn write_metadata(
     decision: &Decision<'_>,
     id: &LeaseId,
@@ -379,8 +379,8 @@ fn write_metadata(
     took
 }
 
-/// The ids of what was charged for rules that settle it later, by the names of their entries. What a node spent alone is not in the store, and
-/// cannot be settled there.
+/// The ids of what was charged for rules that settle it later, by the names of their entries. What a node spent alone is not in the store,
+/// and cannot be settled there.
 fn reservations<'d>(decision: &Decision<'d>, id: &LeaseId) -> SmallVec<[(&'d str, String); 1]> {
     let mut all: SmallVec<[(&str, String); 1]> = SmallVec::new();
     if !decision.admitted {

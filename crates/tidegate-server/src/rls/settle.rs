@@ -40,40 +40,41 @@ impl Core {
     async fn settle_named(&self, in_force: Arc<InForce>, request: &mut RateLimitRequest<'_>, domain: &str) {
         let Some(domain) = in_force.book.domain(domain) else { return };
         for at in 0..request.descriptors.len() {
-            let one = [request.descriptors[at].clone()];
-            let entries = request.entries.get(one[0].entries.clone()).unwrap_or_default();
-            let Some(named) = domain.reservation_of(entries) else { continue };
+            let Descriptor { entries, cost, .. } = request.descriptors[at].clone();
+            let own = request.entries.get(entries.clone()).unwrap_or_default();
+            let Some(named) = domain.reservation_of(own) else { continue };
+            // Whatever it came to, the counters are those of a charge.
+            let one = [Descriptor { entries, cost: 1, limit: None }];
             let query =
                 Query { domain: domain.name(), entries: &request.entries, descriptors: &one, lease: None };
-            let settled = self.settle_one(&in_force, &query, *named).await;
+            let settled = self.settle_one(&in_force, &query, *named, cost).await;
             let event = if settled { Reservation::Settled } else { Reservation::Missed };
             self.node.metrics.core(self.number).reservation(event);
             request.descriptors[at] = Descriptor { entries: 0..0, cost: 0, limit: None, own_cost: false };
         }
     }
 
-    /// Settles what one descriptor names. Says whether there was anything: not if it was settled before, was reserved too long ago, or never
-    /// was. That is no trouble.
-    async fn settle_one(&self, in_force: &InForce, query: &Query<'_>, named: Entry<'_>) -> bool {
+    /// Settles what one descriptor names. Says whether there was anything: not if it was settled before, was reserved too long ago, or
+    /// never was. That is no trouble.
+    async fn settle_one(&self, in_force: &InForce, query: &Query<'_>, named: Entry<'_>, cost: i64) -> bool {
         let mut plan = Plan::new();
         in_force.book.plan(query, &mut plan);
         let now = if self.waits() { self.node.wall_now() } else { self.node.now() };
-        let mut charges = Charges::new();
+        let (mut charges, mut first) = (Charges::new(), None);
         for take in plan.takes() {
             let names = |reservation: &str| reservation == named.key;
             let rule = take.rule.filter(|rule| rule.said.reservation_id.as_deref().is_some_and(names));
             let reserved = rule.and_then(|rule| rule.reserved(take.key, named.value));
-            let Some(reserved) = reserved.filter(|one| now.minus(one.receipt.at) < KEPT_MAX) else {
-                continue;
-            };
-            if self.is_first(&reserved, take.tag, now).await {
+            if let Some(reserved) = reserved.filter(|one| now.minus(one.receipt.at) < KEPT_MAX) {
                 charges.push((take.key, reserved.receipt));
+                first = first.or(Some((reserved, take.tag)));
             }
         }
-        if charges.is_empty() {
+        // One counter speaks for all of them: of two calls that come at the same time, one settles everything.
+        let Some((reserved, tag)) = first else { return false };
+        if !self.is_first(&reserved, tag, now).await {
             return false;
         }
-        let cost = query.descriptors.first().map_or(0, |descriptor| descriptor.cost);
         let asks = match u64::try_from(cost) {
             Ok(actual) => Asks::Settle { actual, charges: &charges },
             Err(_) => Asks::Refund { units: Some(cost.unsigned_abs()), charges: &charges },
