@@ -44,7 +44,7 @@ impl Core {
             let own = request.entries.get(entries.clone()).unwrap_or_default();
             let Some(named) = domain.reservation_of(own) else { continue };
             // Whatever it came to, the counters are those of a charge.
-            let one = [Descriptor { entries, cost: 1, limit: None }];
+            let one = [Descriptor { entries, cost: 1, limit: None, own_cost: false }];
             let query =
                 Query { domain: domain.name(), entries: &request.entries, descriptors: &one, lease: None };
             let settled = self.settle_one(&in_force, &query, *named, cost).await;

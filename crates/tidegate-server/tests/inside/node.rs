@@ -76,6 +76,7 @@ impl Inside {
             started_us: START.get(),
             reloaded_us: AtomicU64::new(START.get()),
             build: Build { version: "0", commit: "none", profile: "test" },
+            stand_in: None,
             aside: tokio::sync::Semaphore::new(1),
             fault,
         };

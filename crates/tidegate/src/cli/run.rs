@@ -78,15 +78,14 @@ fn serve(settings: Settings, drop_in: Option<DropIn>) -> io::Result<ExitCode> {
 /// What somebody at a terminal wants to know.
 fn greeting(running: &Running) -> String {
     let [rls, http] = running.serving.addresses;
+    let debug = running.serving.debug.map(|debug| format!("Debug http://{debug}  (/rlconfig, /stats)\n  "));
     let mut text = format!(
-        "Tidegate {} is running. {}\n\n  \
+        "Tidegate {} is running. {}\n\n  {}\
          RLS   {rls}  (gRPC: point Envoy here)\n  HTTP  http://{http}  (checks, /metrics, /readyz)\n",
         env!("CARGO_PKG_VERSION"),
         running.serving.counts_in(),
+        debug.unwrap_or_default(),
     );
-    if let Some(debug) = running.serving.debug {
-        text += &format!("  Debug http://{debug}  (/rlconfig, /stats)\n");
-    }
     if running.serving.demo {
         text += &format!(
             "\nThere is no folder `rules` here, so these are demo rules: 5 requests in any 10 seconds for each API key.\n\

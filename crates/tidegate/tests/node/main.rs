@@ -14,4 +14,5 @@ mod documents; // what the documents show
 mod tls; // certificates
 mod fleet; // several nodes on one store
 mod internal; // calls that come from inside
+mod drop_in; // in the place of envoyproxy/ratelimit
 mod xds; // rules that come from a server

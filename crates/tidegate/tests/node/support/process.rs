@@ -20,6 +20,7 @@ use super::{Grpc, Http, SOON};
 #[derive(Clone)]
 pub(crate) struct Setup {
     folder: Arc<TempDir>,
+    verb: &'static str,
     flags: BTreeMap<String, String>,
     variables: BTreeMap<String, String>,
 }
@@ -35,7 +36,7 @@ impl Setup {
     /// The same without rules: a node has its demo rules then.
     pub(crate) fn demo() -> Self {
         let folder = Arc::new(tempfile::tempdir().expect("a folder"));
-        Self { folder, flags: BTreeMap::new(), variables: BTreeMap::new() }
+        Self { folder, verb: "run", flags: BTreeMap::new(), variables: BTreeMap::new() }
             .set("rls-listen", "127.0.0.1:0")
             .set("http-listen", "127.0.0.1:0")
             .set("node-data", "data")
@@ -48,8 +49,12 @@ impl Setup {
         self
     }
 
+    /// By another verb than `run`.
+    pub(crate) fn verb(self, verb: &'static str) -> Self {
+        Self { verb, ..self }
+    }
+
     /// A variable of the node's environment.
-    #[allow(dead_code, reason = "only the rows of faults need one")]
     pub(crate) fn variable(mut self, name: &str, value: &str) -> Self {
         self.variables.insert(name.into(), value.into());
         self
@@ -110,7 +115,7 @@ impl Setup {
         std::thread::spawn(move || {
             greeting.lines().map_while(Result::ok).try_for_each(|line| told.send(line))
         });
-        let mut addresses = [None, None];
+        let (mut addresses, mut debug) = ([None, None], None);
         let setup = self.clone();
         while let [None, _] | [_, None] = addresses {
             let line = match lines.recv_timeout(SOON) {
@@ -120,7 +125,9 @@ impl Setup {
                     panic!("the node does not start: {}", text(&log));
                 }
             };
-            for (address, name) in addresses.iter_mut().zip(["RLS", "HTTP"]) {
+            // Where there is one, it stands before the last of the others.
+            let places = [&mut debug].into_iter().chain(&mut addresses).zip(["Debug", "RLS", "HTTP"]);
+            for (address, name) in places {
                 let told =
                     line.trim_start().strip_prefix(name).and_then(|rest| rest.split_whitespace().next());
                 if let Some(told) = told {
@@ -129,12 +136,12 @@ impl Setup {
             }
         }
         let [rls, http] = addresses.map(|address| address.expect("an address"));
-        Node { child, rls, http, log, log_ended, setup }
+        Node { child, rls, http, debug, log, log_ended, setup }
     }
 
     fn words(&self) -> Vec<String> {
         let flags = self.flags.iter().flat_map(|(flag, value)| [format!("--{flag}"), value.clone()]);
-        std::iter::once("run".to_string()).chain(flags).collect()
+        std::iter::once(self.verb.to_string()).chain(flags).collect()
     }
 }
 
@@ -151,6 +158,8 @@ pub(crate) struct Node {
     child: Child,
     pub(crate) rls: SocketAddr,
     pub(crate) http: SocketAddr,
+    /// Where the pages of the reference server are, if it stands in for it.
+    pub(crate) debug: Option<SocketAddr>,
     log: Arc<Mutex<String>>,
     /// Is closed when all of it was read.
     log_ended: Receiver<()>,

@@ -1,0 +1,259 @@
+//! A node in the place of envoyproxy/ratelimit: started as it is, by its variables alone. What it answers is compared with the real one in
+//! `tests/reference_server`; here is what that one cannot show.
+
+use std::collections::BTreeMap;
+
+use tidegate_testbed::{Kind, Options, Server};
+
+use crate::support::{Failed, Http, Node, Setup, asks, descriptor, until};
+
+const RULES: &str = "domain: shop
+descriptors:
+  - key: few
+    rate_limit: { unit: day, requests_per_unit: 2, name: few }
+    metadata: { tier: gold }
+  - key: quick
+    rate_limit: { unit: second, requests_per_unit: 1000 }
+  - key: other
+    rate_limit: { unit: day, requests_per_unit: 3 }
+";
+
+fn redis() -> Server {
+    Server::start(Kind::Redis, &Options::new()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A node as its users start it. The machine of a test may be busy: no answer is late.
+fn setup(redis: &Server) -> Setup {
+    let setup = Setup::demo().verb("ratelimit");
+    setup.write("shop/config/rules", RULES); // Any name will do.
+    let root = setup.path().display().to_string();
+    setup
+        .set("store-timeout", "10s")
+        .set("node-deadline", "20s")
+        .variable("REDIS_SOCKET_TYPE", "tcp")
+        .variable("REDIS_URL", &redis.address().to_string())
+        .variable("REDIS_TIMEOUT", "5s")
+        .variable("RUNTIME_ROOT", &root)
+        .variable("RUNTIME_SUBDIRECTORY", "shop")
+        .variable("DEBUG_HOST", "127.0.0.1")
+        .variable("DEBUG_PORT", "0")
+        .variable("USE_STATSD", "false")
+        .variable("LOG_LEVEL", "info")
+}
+
+fn body(key: &str) -> String {
+    format!(r#"{{"domain":"shop","descriptors":[{{"entries":[{{"key":"{key}","value":"a"}}]}}]}}"#)
+}
+
+async fn json(node: &Node, key: &str) -> (u16, serde_json::Value) {
+    let reply = node.http().await.post("/json", &body(key)).await;
+    (reply.status, reply.json())
+}
+
+async fn page(node: &Node, path: &str) -> String {
+    Http::connect(node.debug.expect("a debug port")).await.get(path).await.body
+}
+
+async fn stats(node: &Node) -> BTreeMap<String, u64> {
+    let page = page(node, "/stats").await;
+    let pair =
+        |line: &str| Some((line.split_once(": ")?.0.to_owned(), line.split_once(": ")?.1.parse().ok()?));
+    page.lines().filter_map(pair).collect()
+}
+
+/// The names of all counters.
+fn keys(redis: &Server) -> Vec<String> {
+    let keys = redis
+        .command(&["KEYS", "*"])
+        .items()
+        .iter()
+        .filter_map(tidegate_testbed::Reply::text)
+        .collect::<Vec<_>>();
+    let mut keys: Vec<String> = keys.into_iter().filter(|key| !key.starts_with("tg:")).collect();
+    keys.sort();
+    keys
+}
+
+#[tokio::test]
+async fn it_answers_over_json_and_counts_under_the_names_that_others_use() {
+    let redis = redis();
+    let node = setup(&redis).variable("CACHE_KEY_PREFIX", "mine:").start();
+    let (status, told) = json(&node, "few").await;
+    assert_eq!((status, &told["overallCode"]), (200, &"OK".into()), "{told}");
+    let limit = serde_json::json!({ "requestsPerUnit": 2, "unit": "DAY", "name": "few" });
+    assert_eq!(
+        (&told["statuses"][0]["currentLimit"], &told["statuses"][0]["limitRemaining"]),
+        (&limit, &1.into())
+    );
+    assert_eq!(json(&node, "few").await.0, 200);
+    let (status, told) = json(&node, "few").await;
+    assert_eq!((status, &told["statuses"][0]["code"]), (429, &"OVER_LIMIT".into()), "{told}");
+    let names = keys(&redis);
+    assert!(names.len() == 1 && names[0].starts_with("mine:shop_few_a_"), "{names:?}");
+    assert_eq!(
+        redis.command(&["GET", &names[0]]).text().as_deref(),
+        Some("2"),
+        "refused requests charge nothing"
+    );
+    for wrong in ["", "{", r#"{"domain":"","descriptors":[]}"#, r#"{"domain":"shop","what":1}"#] {
+        let reply = node.http().await.post("/json", wrong).await;
+        assert_eq!((reply.status, reply.body.as_str()), (400, "Bad Request\n"), "{wrong}");
+    }
+    let stats = stats(&node).await;
+    let of = |name: &str| stats.get(&format!("ratelimit.service.rate_limit.shop.few.{name}")).copied();
+    assert_eq!([of("total_hits"), of("over_limit"), of("within_limit")], [Some(3), Some(1), Some(2)]);
+    assert_eq!(stats["ratelimit.service.config_load_success"], 1);
+    let rules = page(&node, "/rlconfig").await;
+    assert!(
+        rules.contains("shop.few: unit=DAY requests_per_unit=2, shadow_mode: false, quota_mode: false\n"),
+        "{rules}"
+    );
+    let health = node.http().await.get("/healthcheck").await;
+    assert_eq!((health.status, health.body.as_str()), (200, "OK"));
+}
+
+#[tokio::test]
+async fn modes_of_the_whole_node_are_honoured() {
+    let redis = redis();
+    let shadow = setup(&redis).variable("SHADOW_MODE", "true").start();
+    for _ in 0..3 {
+        json(&shadow, "few").await;
+    }
+    let (status, told) = json(&shadow, "few").await;
+    assert_eq!((status, &told["overallCode"]), (200, &"OK".into()));
+    assert_eq!(told["statuses"][0]["code"], "OVER_LIMIT", "{told}");
+    assert_eq!(stats(&shadow).await["ratelimit.service.global_shadow_mode"], 2);
+    drop(shadow);
+    let quota = setup(&redis)
+        .variable("QUOTA_MODE", "true")
+        .variable("LIMIT_RESPONSE_HEADERS_ENABLED", "true")
+        .variable("LIMIT_REMAINING_HEADER", "X-Left")
+        .variable("RESPONSE_DYNAMIC_METADATA", "true")
+        .start();
+    let rls = quota.rls().await;
+    let both = || {
+        asks(
+            "shop",
+            [descriptor(&[("few", "a")]), descriptor(&[("other", "a")]), descriptor(&[("none", "a")])],
+        )
+    };
+    let told = rls.ask(&both()).await;
+    let codes: Vec<i32> = told.statuses.iter().map(|status| status.code).collect();
+    assert_eq!((told.overall_code, codes), (1, vec![2, 1, 1]), "one of them has room");
+    let headers: Vec<_> = told
+        .response_headers_to_add
+        .iter()
+        .map(|header| (header.key.as_str(), header.value.as_str()))
+        .collect();
+    assert_eq!((headers[0], headers[1]), (("RateLimit-Limit", "2"), ("X-Left", "0")));
+    for _ in 0..2 {
+        rls.ask(&both()).await;
+    }
+    let told = rls.ask(&both()).await;
+    assert_eq!(told.overall_code, 2, "none has, and one without a limit has no say");
+}
+
+#[tokio::test]
+async fn limits_per_second_have_a_store_of_their_own() {
+    let (main, second) = (redis(), redis());
+    let node = setup(&main)
+        .variable("REDIS_PERSECOND", "true")
+        .variable("REDIS_PERSECOND_SOCKET_TYPE", "tcp")
+        .variable("REDIS_PERSECOND_URL", &second.address().to_string())
+        .start();
+    let rls = node.rls().await;
+    let both = asks("shop", [descriptor(&[("quick", "a")]), descriptor(&[("few", "a")])]);
+    for code in [1, 1, 2] {
+        let told = rls.ask(&both).await;
+        assert_eq!(told.overall_code, code);
+    }
+    let names = keys(&main);
+    assert!(names.len() == 1 && names[0].starts_with("shop_few_a_"), "{names:?}");
+    assert_eq!(main.command(&["GET", &names[0]]).text().as_deref(), Some("2"));
+    // A window of a second may have ended since; nothing else can be there.
+    assert!(keys(&second).iter().all(|name| name.starts_with("shop_quick_a_")), "{:?}", keys(&second));
+    let stats = stats(&node).await;
+    assert!(stats["ratelimit.redis_per_second_pool.cx_total"] > 0, "{stats:?}");
+}
+
+#[tokio::test]
+async fn rules_that_cannot_be_loaded_fail_calls_until_they_can() {
+    let redis = redis();
+    let setup = setup(&redis);
+    setup.write("shop/config/rules", "domain: shop\ndescriptors: [{ key: few, what: 1 }]\n");
+    let node = setup.start();
+    let rls = node.rls().await;
+    let asked = asks("shop", [descriptor(&[("few", "a")])]);
+    match rls.try_ask(&asked).await {
+        Err(Failed::Status(2, words)) => assert_eq!(words, "no rate limit configuration loaded"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(node.http().await.get("/healthcheck").await.status, 500);
+    assert_eq!(stats(&node).await["ratelimit.service.config_load_error"], 1);
+    setup.write("shop/config/rules", RULES);
+    until("it is mended", async || rls.try_ask(&asked).await.ok().map(drop)).await;
+    for (asked, words) in [
+        (asks("", [descriptor(&[("few", "a")])]), "rate limit domain must not be empty"),
+        (asks("shop", []), "rate limit descriptor list must not be empty"),
+    ] {
+        match rls.try_ask(&asked).await {
+            Err(Failed::Status(2, told)) => assert_eq!(told, words),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(node.http().await.get("/healthcheck").await.status, 200);
+}
+
+#[tokio::test]
+async fn without_its_store_calls_fail_so_that_envoy_decides() {
+    let redis = redis();
+    let node = setup(&redis).variable("REDIS_HEALTH_CHECK_ACTIVE_CONNECTION", "true").start();
+    assert_eq!(json(&node, "few").await.0, 200);
+    redis.kill();
+    let rls = node.rls().await;
+    let asked = asks("shop", [descriptor(&[("few", "a")])]);
+    until("it notices", async || match rls.try_ask(&asked).await {
+        Err(Failed::Status(14, _)) => Some(()),
+        _ => None,
+    })
+    .await;
+    until("it is ill", async || (node.http().await.get("/healthcheck").await.status == 500).then_some(()))
+        .await;
+    assert!(stats(&node).await["ratelimit.service.call.should_rate_limit.redis_error"] > 0);
+}
+
+#[tokio::test]
+async fn one_setting_ends_twice_as_much_at_the_edge_of_a_window() {
+    let redis = redis();
+    let node = setup(&redis).variable("TIDEGATE_DEFAULTS_ALGORITHM", "sliding_window").start();
+    assert_eq!(json(&node, "few").await.0, 200);
+    assert!(keys(&redis).iter().all(|name| !name.starts_with("shop_")), "{:?}", keys(&redis));
+    let told = node.http().await.post("/v1/inspect", &body("few")).await.json();
+    assert!(told.to_string().contains("sliding_window"), "{told}");
+}
+
+#[test]
+fn what_cannot_be_honoured_is_refused_with_a_way_out() {
+    let setup = Setup::demo().verb("ratelimit");
+    let told = setup.clone().variable("BACKEND_TYPE", "memcache").run_node();
+    assert_eq!(told.code, 78, "{}", told.err);
+    assert!(told.err.contains("BACKEND_TYPE=`memcache` cannot be honoured"), "{}", told.err);
+    assert!(told.err.contains("set REDIS_URL and leave BACKEND_TYPE out"), "{}", told.err);
+    let told = setup.variable("PORT", "http").variable("NEAR_LIMIT_RATIO", "80").run_node();
+    for words in
+        ["PORT=`http` is not the number of a port", "NEAR_LIMIT_RATIO=`80` is not a number from 0 to 1"]
+    {
+        assert!(told.err.contains(words), "{}", told.err);
+    }
+}
+
+/// As an image has it: `/bin/ratelimit`, without a verb.
+#[tokio::test]
+async fn a_binary_that_is_called_ratelimit_is_one() {
+    let setup = Setup::demo();
+    let link = setup.path().join("ratelimit");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_tidegate"), &link).expect("a link");
+    let told = std::process::Command::new(&link).arg("--help").output().expect("it runs");
+    let told = String::from_utf8_lossy(&told.stdout).into_owned();
+    assert!(told.contains("in the place of envoyproxy/ratelimit"), "{told}");
+}
