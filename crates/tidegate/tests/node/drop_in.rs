@@ -184,19 +184,19 @@ async fn rules_that_cannot_be_loaded_fail_calls_until_they_can() {
     let node = setup.start();
     let rls = node.rls().await;
     let asked = asks("shop", [descriptor(&[("few", "a")])]);
-    match rls.try_ask(&asked).await {
+    match rls.try_ask(&asked, &[]).await {
         Err(Failed::Status(2, words)) => assert_eq!(words, "no rate limit configuration loaded"),
         other => panic!("{other:?}"),
     }
     assert_eq!(node.http().await.get("/healthcheck").await.status, 500);
     assert_eq!(stats(&node).await["ratelimit.service.config_load_error"], 1);
     setup.write("shop/config/rules", RULES);
-    until("it is mended", async || rls.try_ask(&asked).await.ok().map(drop)).await;
+    until("it is mended", async || rls.try_ask(&asked, &[]).await.ok().map(drop)).await;
     for (asked, words) in [
         (asks("", [descriptor(&[("few", "a")])]), "rate limit domain must not be empty"),
         (asks("shop", []), "rate limit descriptor list must not be empty"),
     ] {
-        match rls.try_ask(&asked).await {
+        match rls.try_ask(&asked, &[]).await {
             Err(Failed::Status(2, told)) => assert_eq!(told, words),
             other => panic!("{other:?}"),
         }
@@ -212,7 +212,7 @@ async fn without_its_store_calls_fail_so_that_envoy_decides() {
     redis.kill();
     let rls = node.rls().await;
     let asked = asks("shop", [descriptor(&[("few", "a")])]);
-    until("it notices", async || match rls.try_ask(&asked).await {
+    until("it notices", async || match rls.try_ask(&asked, &[]).await {
         Err(Failed::Status(14, _)) => Some(()),
         _ => None,
     })
