@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 
 use tidegate_core::LimitError;
@@ -129,6 +131,15 @@ fn packets_are_sent_again_when_somebody_listens() -> Result<(), Box<dyn Error>> 
     Ok(())
 }
 
+/// A connection that has to come.
+fn accept(listener: &TcpListener) -> Result<TcpStream, Box<dyn Error>> {
+    let listener = listener.try_clone()?;
+    let (give, take) = mpsc::channel();
+    thread::spawn(move || give.send(listener.accept()));
+    let (stream, _) = take.recv_timeout(PATIENCE)??;
+    Ok(stream)
+}
+
 /// Reads lines until there were so many hits.
 fn hits_of(stream: TcpStream, hits: u64) -> Result<u64, Box<dyn Error>> {
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -161,7 +172,7 @@ fn a_server_that_goes_away_and_comes_back_loses_no_delta() -> Result<(), Box<dyn
             rig.ask("d", &[("k", "1")], false, &HIT);
             counted += 1;
         }
-        let (stream, _) = listener.accept()?;
+        let stream = accept(&listener)?;
         came += hits_of(stream, counted - came)?;
         assert_eq!(came, counted, "round {round}");
         drop(listener);
@@ -171,7 +182,7 @@ fn a_server_that_goes_away_and_comes_back_loses_no_delta() -> Result<(), Box<dyn
         }
     }
     let listener = TcpListener::bind(address)?;
-    let (stream, _) = listener.accept()?;
+    let stream = accept(&listener)?;
     came += hits_of(stream, counted - came)?;
     assert_eq!(came, counted);
     drop(sender);
@@ -189,8 +200,8 @@ fn a_server_that_does_not_read_holds_nobody_up_and_loses_nothing() -> Result<(),
     let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let sender = run(&rig, to(server.local_addr()?, StatsdProtocol::Tcp, SOON))?;
     // More than the kernel holds for a connection. The first is left unread until a second comes: then the first was given up.
-    let (mut first, _) = server.accept()?;
-    let (second, _) = server.accept()?;
+    let mut first = accept(&server)?;
+    let second = accept(&server)?;
     let mut taken = Vec::new();
     first.set_read_timeout(Some(PATIENCE))?;
     first.read_to_end(&mut taken)?;
