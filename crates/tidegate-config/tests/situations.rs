@@ -61,7 +61,7 @@ const SITUATIONS: &[Situation] = &[
     }),
     ("xds", |folder| {
         let file = folder.join("tidegate.yaml");
-        fs::write(&file, "xds:\n  server: here\n  node_metadata: [zone]\n  headers: ['x-token secret']\n  tls: { ca: ca.pem }\n")
+        fs::write(&file, "xds:\n  server: here\n  node_metadata: [zone]\n  headers: ['x-token hush']\n  tls: { ca: ca.pem }\n")
             .expect("written");
         let mut resolved = resolve(&Given { file: Some(file), ..Given::default() });
         resolved.refuse("xds.server", Code::BadXds, "`here` is no host and port");

@@ -277,12 +277,17 @@ fn told(status: &tonic::Status) -> String {
         Code::OutOfRange => "; xds.message_bytes_max bounds messages",
         _ => "",
     };
-    let code = status.code().description();
-    match status.source() {
-        Some(source) => format!("{}: {}{hint}", status.message(), with_sources(source)),
-        None if status.message().is_empty() => format!("{code}{hint}"),
-        None => format!("{}{hint}", status.message()),
-    }
+    let message = match status.message() {
+        "" => status.code().description(),
+        message => message,
+    };
+    // Often it is the first of its sources, word by word.
+    let told = match status.source().map(with_sources) {
+        Some(sources) if sources.starts_with(message) => sources,
+        Some(sources) => format!("{message}: {sources}"),
+        None => message.into(),
+    };
+    told + hint
 }
 
 /// Not more than is read by anybody.
