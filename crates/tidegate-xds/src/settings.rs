@@ -21,6 +21,8 @@ pub struct ClientSettings {
     pub message_bytes_max: usize,
     /// How long it may take to connect, handshakes included.
     pub connect_timeout: Duration,
+    /// A stream that is still open after so long counts as one, and a server that has said nothing on it is asked once more.
+    pub settled_after: Duration,
     /// After what time without a word the server is asked whether it is there, and how long it may take to say so.
     pub keepalive: (Duration, Duration),
     /// The first wait after a stream that ended, and the longest.

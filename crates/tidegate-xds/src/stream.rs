@@ -36,9 +36,8 @@ const WHY_BYTES_MAX: usize = 4_096;
 /// How long a rejection may be held back: some servers send nothing until they are answered, not even better rules.
 const HOLD_MAX: Duration = Duration::from_secs(5);
 
-/// A stream that is still open after so long is one, even if the server has not said a word. Before that it may still refuse the call: with
-/// TLS 1.3 a certificate is refused after the handshake.
-const SETTLED_AFTER: Duration = Duration::from_secs(1);
+/// A version that no server has.
+const NOBODYS_VERSION: &str = "none";
 
 /// What was judged so far. It outlives streams.
 #[derive(Debug, Default)]
@@ -62,6 +61,8 @@ pub(crate) struct Stream<'s> {
     /// Between rejections of the same rules: servers send rules again as soon as they are rejected.
     repeats: Backoff,
     healthy: bool,
+    /// Was it asked a second time?
+    insisted: bool,
 }
 
 /// A response that is being judged.
@@ -93,7 +94,7 @@ impl<'s> Stream<'s> {
     ) -> Self {
         let (first, longest) = settings.backoff;
         let repeats = Backoff::new((first.min(HOLD_MAX), longest.min(HOLD_MAX)));
-        Self { settings, subscriber, judged, repeats, healthy: false }
+        Self { settings, subscriber, judged, repeats, healthy: false, insisted: false }
     }
 
     /// Were rules accepted on it?
@@ -128,19 +129,37 @@ impl<'s> Stream<'s> {
         let mut call = pin!(grpc.streaming(request, path, ProstCodec::default()));
         let at_once = tokio::select! {
             answer = &mut call => Some(answer),
-            () = sleep(SETTLED_AFTER) => None,
+            // Before that it may still refuse the call: with TLS 1.3 a certificate is refused after the handshake.
+            () = sleep(self.settings.settled_after) => None,
         };
         if at_once.as_ref().is_none_or(Result::is_ok) {
             self.subscriber.tell(Event::Connected);
         }
         let answer = match at_once {
             Some(answer) => answer,
-            None => call.await,
+            None => {
+                self.insist(&requests);
+                call.await
+            }
         };
         match answer {
             Ok(answer) => self.answer(answer.into_inner(), &requests).await,
             Err(status) => told(&status),
         }
+    }
+
+    /// Asks once more, of a server that says nothing. Servers compare versions, and some call a state without any rules by no version at
+    /// all: whoever asks without one is not told of it, and would wait for ever, or keep rules that are gone. By a version that is nobody's,
+    /// they notice that something has to be said.
+    fn insist(&mut self, requests: &Sender<DiscoveryRequest>) {
+        self.insisted = true;
+        let again = DiscoveryRequest {
+            version_info: NOBODYS_VERSION.into(),
+            node: Some(node(self.settings)),
+            type_url: TYPE_URL.into(),
+            ..DiscoveryRequest::default()
+        };
+        let _ = requests.try_send(again); // One that does not read has other troubles.
     }
 
     async fn answer(
@@ -149,6 +168,7 @@ impl<'s> Stream<'s> {
         requests: &Sender<DiscoveryRequest>,
     ) -> String {
         let (mut work, mut waiting, mut answered) = (None::<Work>, None, String::new());
+        let mut silence = pin!(sleep(self.settings.settled_after));
         let ended = loop {
             if work.as_ref().is_none_or(|work| work.kind == Kind::Held)
                 && let Some(response) = waiting.take()
@@ -156,10 +176,14 @@ impl<'s> Stream<'s> {
                 work = Some(self.begin(response));
             }
             tokio::select! {
+                () = &mut silence, if !self.insisted => self.insist(requests),
                 came = responses.message() => match came {
                     // One that was answered already is an echo.
                     Ok(Some(response)) if !answered.is_empty() && response.nonce == answered => {}
-                    Ok(Some(response)) => waiting = Some(response),
+                    Ok(Some(response)) => {
+                        self.insisted = true; // There is no need to.
+                        waiting = Some(response);
+                    }
                     Ok(None) => break "the server ended the stream".into(),
                     Err(status) => break told(&status),
                 },

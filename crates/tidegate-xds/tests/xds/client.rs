@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use prost::Message as _;
 use tidegate_clock::Stopwatch;
-use tidegate_xds::{Any, DiscoveryResponse, TYPE_URL, Update};
+use tidegate_xds::{Any, ClientSettings, DiscoveryResponse, TYPE_URL, Update};
 use tokio::io::AsyncReadExt as _;
 
 use crate::support::server::{Asked, XdsServer, domain, framed, limited, response};
@@ -22,7 +22,7 @@ fn names(update: &Update) -> Vec<&str> {
 
 /// Waits for an answer to a response of this version, and gives it.
 async fn answered(server: &XdsServer, what: &str, fits: impl Fn(&Asked) -> bool) -> Asked {
-    until(what, || server.asked().into_iter().rev().find(&fits)).await
+    until(what, || server.asked().into_iter().find(&fits)).await
 }
 
 #[tokio::test]
@@ -157,6 +157,27 @@ async fn resources_that_cannot_be_read_are_rejected_and_the_stream_goes_on() {
     server.set("v1", &[domain("a", Vec::new())]);
     answered(&server, "v1 is accepted", |asked| asked.request.version_info == "v1").await;
     assert_eq!(client.ends(), []);
+}
+
+#[tokio::test]
+async fn a_server_without_rules_that_calls_them_by_no_version_is_heard_too() {
+    let server = XdsServer::start().await;
+    let address = server.address;
+    server.set("", &[]);
+    let settled_after = Duration::from_millis(50);
+    let client = Following::start(ClientSettings { settled_after, ..settings(address) });
+    until("nothing is accepted", || (client.versions() == [""]).then_some(())).await;
+    let answer = answered(&server, "an answer", |asked| asked.request.response_nonce == "nonce-1").await;
+    assert_eq!((&*answer.request.version_info, answer.error()), ("", None));
+    server.set("1", &[domain("a", Vec::new())]);
+    until("rules come", || (client.versions() == ["", "1"]).then_some(())).await;
+    assert!(client.events().contains(&Told::Connected));
+    // After a restart it has none again, and those before are gone.
+    server.stop().await;
+    let server = XdsServer::at(address, None).await;
+    server.set("", &[]);
+    until("nothing is accepted", || (client.versions() == ["", "1", ""]).then_some(())).await;
+    assert_eq!(client.updates()[2].rules, []);
 }
 
 #[tokio::test]

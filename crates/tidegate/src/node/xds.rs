@@ -19,6 +19,8 @@ use super::rules;
 
 /// How long the server may take to answer a ping.
 const PONG_MAX: Duration = Duration::from_secs(20);
+/// How long a server may be silent on a new stream before it is asked once more.
+const SETTLED_AFTER: Duration = Duration::from_secs(1);
 /// How long a node that starts waits for the server, before it goes by the rules of the last run.
 const KEPT_AFTER: Duration = Duration::from_secs(1);
 /// How many errors a server is told of.
@@ -50,6 +52,7 @@ pub(crate) fn settings(said: &XdsSettings) -> Result<Option<ClientSettings>, Str
         tls,
         message_bytes_max: said.message_bytes_max,
         connect_timeout: said.connect_timeout,
+        settled_after: SETTLED_AFTER,
         keepalive: (said.keepalive, PONG_MAX),
         backoff: (said.backoff_initial, said.backoff_max),
     }))

@@ -39,7 +39,7 @@ fn shop(amount: u32) -> RateLimitConfig {
 
 /// Waits for a request of the node to the server.
 async fn told(server: &XdsServer, what: &str, fits: impl Fn(&Asked) -> bool) -> Asked {
-    until(what, async || server.asked().into_iter().rev().find(&fits)).await
+    until(what, async || server.asked().into_iter().find(&fits)).await
 }
 
 async fn accepted(server: &XdsServer, version: &str) {
@@ -134,6 +134,20 @@ async fn rules_are_in_force_as_the_server_has_them_and_wrong_ones_never_are() {
     until("it says so", async || node.log().contains("there is nothing to load again").then_some(())).await;
     let (code, log) = node.stop().await;
     assert_eq!(code, 0, "{log}");
+}
+
+#[tokio::test]
+async fn a_node_is_ready_where_there_are_no_rules_yet() {
+    // As Envoy Gateway before the first policy is written.
+    let server = XdsServer::start().await;
+    server.set("", &[]);
+    let node = setup(server.address).start();
+    until("it is ready", async || {
+        let ready = node.http().await.get("/readyz").await.status;
+        (ready == 200).then_some(())
+    })
+    .await;
+    assert_eq!(ask(&node.rls().await, "shop", "a").await, (true, None));
 }
 
 #[tokio::test]

@@ -200,7 +200,10 @@ impl Inside {
     fn came(&self, stream: usize, headers: &HeaderMap, request: DiscoveryRequest) {
         let insists = self.insists.load(Ordering::Relaxed);
         let mut state = self.state();
-        let first = request.response_nonce.is_empty();
+        // As servers do: whoever has this version already is told nothing.
+        let has_it =
+            state.current.as_ref().is_some_and(|current| current.version_info == request.version_info);
+        let first = request.response_nonce.is_empty() && !has_it;
         let rejected = request.error_detail.is_some();
         state.asked.push(Asked { stream, headers: headers.clone(), request });
         if first || (rejected && insists) {

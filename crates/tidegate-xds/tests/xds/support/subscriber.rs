@@ -124,6 +124,8 @@ pub(crate) fn settings(server: SocketAddr) -> ClientSettings {
         tls: None,
         message_bytes_max: 1 << 20,
         connect_timeout: Duration::from_secs(20),
+        // A machine that pauses would have it ask twice where a test counts.
+        settled_after: Duration::from_secs(20),
         keepalive: (Duration::from_secs(60), Duration::from_secs(20)),
         backoff: (Duration::from_millis(10), Duration::from_millis(160)),
     }
