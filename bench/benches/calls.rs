@@ -86,6 +86,7 @@ fn prepared(descriptors: &[&[(&str, &str)]]) -> &'static mut Prepared {
         started_us: NOW.get(),
         reloaded_us: AtomicU64::new(NOW.get()),
         build: Build::default(),
+        stand_in: None,
         aside: tokio::sync::Semaphore::new(1),
         fault: None,
     };

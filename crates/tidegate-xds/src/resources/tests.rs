@@ -131,7 +131,7 @@ fn what_is_no_configuration_is_told_by_its_number() {
     garbage.resources[1].value = vec![0xff; 8];
     let told = rule_texts(&garbage).unwrap_err();
     assert!(told.starts_with("resource 2 cannot be read: "), "{told}");
-    let mut other = response(&[good.clone()]);
+    let mut other = response(std::slice::from_ref(&good));
     other.resources[0].type_url = "type.googleapis.com/a.B".into();
     let told = rule_texts(&other).unwrap_err();
     assert!(told.starts_with("resource 1 is of type `type.googleapis.com/a.B`"), "{told}");
