@@ -2,7 +2,7 @@
 //! a server are kept here too, by `xds.rs`.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use tidegate_config::Settings;
@@ -159,8 +159,11 @@ impl Data {
 }
 
 fn fresh_secret() -> io::Result<[u8; 16]> {
+    use ring::rand::SecureRandom as _;
     let mut secret = [0; 16];
-    File::open("/dev/urandom")?.read_exact(&mut secret)?;
+    // From the system itself, and not from a file: where there is nothing but the binary, there is no `/dev`.
+    let filled = ring::rand::SystemRandom::new().fill(&mut secret);
+    filled.map_err(|_| io::Error::other("the system has no random numbers"))?;
     Ok(secret)
 }
 
