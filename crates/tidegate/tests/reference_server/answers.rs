@@ -143,6 +143,7 @@ impl Answer {
             let end = units.clone().find_map(|unit| between.end(unit, seconds));
             *reset = end.map_or(format!("in {seconds} s"), |end| format!("at {end}"));
         }
+        whole_numbers(&mut metadata);
         // Go puts one blank or two between fields, as it likes, so that nobody reads them by machine.
         for descriptor in metadata["descriptors"].as_array_mut().into_iter().flatten() {
             if let Some(Value::String(limit)) = descriptor.get_mut("limit") {
@@ -150,6 +151,20 @@ impl Answer {
             }
         }
         Self::Decided { http, overall, statuses, headers, metadata }
+    }
+}
+
+/// 3.0 is 3, in JSON.
+fn whole_numbers(value: &mut Value) {
+    match value {
+        Value::Number(number) => {
+            if let Some(whole) = number.as_f64().filter(|number| number.fract() == 0.0) {
+                *value = json!(whole as i64);
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(whole_numbers),
+        Value::Object(fields) => fields.values_mut().for_each(whole_numbers),
+        _ => {}
     }
 }
 

@@ -36,6 +36,11 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
         rewrite: all_or_nothing,
     },
     Difference {
+        name: "what is left is told",
+        reason: "a cost that does not fit takes nothing, so that what was left still is, and a smaller one would pass; there it is burnt",
+        rewrite: what_is_left_is_told,
+    },
+    Difference {
         name: "what does not fit is not charged",
         reason: "a shadow or quota limit that refuses would have refused: there its counter grows past the limit, and a raised limit \
                  stays closed",
@@ -89,6 +94,14 @@ pub(crate) type Counters = BTreeMap<String, u64>;
 pub(crate) struct Outcome {
     pub(crate) answer: Answer,
     pub(crate) counters: Counters,
+    /// Stats by which ours has to be ahead.
+    pub(crate) ahead: BTreeMap<&'static str, i64>,
+}
+
+impl Outcome {
+    pub(crate) fn new(answer: Answer, counters: Counters) -> Self {
+        Self { answer, counters, ahead: BTreeMap::new() }
+    }
 }
 
 impl Step {
@@ -113,6 +126,12 @@ impl Step {
         (expected, applied)
     }
 
+    /// For people: what counted, and what was used of it before.
+    pub(crate) fn told(&self) -> String {
+        let takes = self.takes.iter().flatten();
+        takes.map(|take| format!("  used {} of {take:?}\n", self.used(take))).collect()
+    }
+
     fn used(&self, take: &Take) -> u64 {
         self.before.get(&take.counter).copied().unwrap_or(0)
     }
@@ -131,6 +150,12 @@ impl Step {
         let mut quotas = takes().filter(|take| take.is_quota).peekable();
         takes().any(|take| !take.is_quota && !self.fits(take))
             || quotas.peek().is_some() && quotas.all(|take| !self.fits(take))
+    }
+
+    /// There, what is counted past its limit refuses, unless it is a quota.
+    fn is_refused_there(&self) -> bool {
+        let mut takes = self.takes.iter().flatten().filter(|take| !take.is_shadow && !take.is_quota);
+        takes.any(|take| self.used(take) + take.hits > take.amount)
     }
 
     fn leave_as_it_was(&self, take: &Take, counters: &mut Counters) {
@@ -155,34 +180,40 @@ impl Step {
     }
 }
 
-fn refuse(step: &Step, http: &mut Option<u16>, overall: &mut i32) {
+/// Where a whole node is in shadow mode, a refusal only shows in a stat.
+const SHADOWED: &str = "ratelimit.service.global_shadow_mode";
+
+fn refuse(step: &Step, outcome: &mut Outcome) {
+    let Answer::Decided { http, overall, .. } = &mut outcome.answer else { return };
     if !step.is_shadow {
         *overall = OVER_LIMIT;
         *http = http.map(|_| 429);
+    } else if !step.is_refused_there() {
+        outcome.ahead.insert(SHADOWED, 1);
     }
 }
 
 fn quotas_are_told(step: &Step, outcome: &mut Outcome) {
-    let Answer::Decided { http, overall, statuses, .. } = &mut outcome.answer else { return };
+    let Answer::Decided { statuses, .. } = &mut outcome.answer else { return };
     for (take, status) in step.takes(statuses).filter(|(take, _)| take.is_quota) {
         if step.used(take) + take.hits > take.amount {
             *status = Status { code: OVER_LIMIT, reset: Reset::At(take.end), ..status.clone() };
         }
     }
     if step.is_refused() && step.takes.iter().flatten().any(|take| take.is_quota && !step.fits(take)) {
-        refuse(step, http, overall);
+        refuse(step, outcome);
     }
 }
 
 fn peek_at_the_limit(step: &Step, outcome: &mut Outcome) {
-    let Answer::Decided { http, overall, statuses, .. } = &mut outcome.answer else { return };
+    let Answer::Decided { statuses, .. } = &mut outcome.answer else { return };
     for (take, status) in step.takes(statuses) {
         if take.hits == 0 && !step.fits(take) && !take.is_shadow {
             status.code = OVER_LIMIT;
         }
     }
     if step.is_refused() {
-        refuse(step, http, overall);
+        refuse(step, outcome);
     }
 }
 
@@ -195,6 +226,15 @@ fn all_or_nothing(step: &Step, outcome: &mut Outcome) {
         step.leave_as_it_was(take, &mut outcome.counters);
         if step.fits(take) {
             status.remaining = (take.amount - step.used(take)) as u32;
+        }
+    }
+}
+
+fn what_is_left_is_told(step: &Step, outcome: &mut Outcome) {
+    let Answer::Decided { statuses, .. } = &mut outcome.answer else { return };
+    for (take, status) in step.takes(statuses) {
+        if !step.fits(take) && !take.is_charged_always() {
+            status.remaining = take.amount.saturating_sub(step.used(take)) as u32;
         }
     }
 }
@@ -267,7 +307,7 @@ mod tests {
         let statuses: Vec<Status> = statuses.collect();
         let overall = statuses.iter().map(|status| status.code).max().unwrap_or(OK);
         let (http, headers, metadata) = (None, Vec::new(), Value::Null);
-        Outcome { answer: Answer::Decided { http, overall, statuses, headers, metadata }, counters }
+        Outcome::new(Answer::Decided { http, overall, statuses, headers, metadata }, counters)
     }
 
     /// Takes with what was used before; what ours has to answer: overall, codes, remaining; and what is used after.
@@ -278,7 +318,7 @@ mod tests {
         let own = |take: Take| Take { is_own: true, ..take };
         let cases: [(&str, &[(Take, u64)], i32, &[i32], &[u32], &[u64]); 11] = [
             ("fits", &[(take("a", 10, 1), 4)], OK, &[OK], &[5], &[5]),
-            ("does not fit", &[(take("a", 10, 5), 8)], OVER_LIMIT, &[OVER_LIMIT], &[0], &[8]),
+            ("does not fit", &[(take("a", 10, 5), 8)], OVER_LIMIT, &[OVER_LIMIT], &[2], &[8]),
             (
                 "one of two",
                 &[(take("a", 20, 1), 10), (take("b", 10, 1), 10)],

@@ -26,3 +26,4 @@ mod differences; // the list
 mod play; // one stream, two servers
 mod harness; // is it quiet where it should be, and loud where it should be?
 mod corners; // what is not left to chance
+mod ours; // ours in its place

@@ -127,13 +127,12 @@ impl Table<'_> {
         let began = self.now_s();
         let theirs = ask(&self.theirs, request, by_json, &self.clock).await;
         let ours = ask(&self.ours, request, by_json, &self.clock).await;
-        let ended = self.now_s();
-        self.theirs.settle(1).await;
-        self.ours.settle(1).await;
         let (their_counters, _) = self.counters(THEIR_PREFIX);
         let (our_counters, our_lives) = self.counters(OUR_PREFIX);
-        let theirs = Outcome { answer: theirs, counters: their_counters };
-        let ours = Outcome { answer: ours, counters: our_counters };
+        let ended = self.now_s();
+        self.settle(1).await;
+        let mut theirs = Outcome::new(theirs, their_counters);
+        let mut ours = Outcome::new(ours, our_counters);
         if began / MINUTE.secs != ended / MINUTE.secs || began != ended && has_seconds(&theirs.answer) {
             // In one of them a window may have ended: nothing can be said, and what was counted since is another's.
             self.report.skipped += 1;
@@ -141,7 +140,8 @@ impl Table<'_> {
             self.ahead = ahead(&self.theirs.stats.totals(), &self.ours.stats.totals());
         } else {
             self.report.compared += 1;
-            let step = self.known(request, &theirs.answer, before);
+            let step = self.known(request, &theirs.answer, before, began);
+            forget_expired(&step, &mut theirs.counters, &mut ours.counters);
             let (expected, applied) = step.expected(&theirs, self.game.differences);
             applied.iter().for_each(|name| *self.report.applied.entry(name).or_default() += 1);
             let mut wrong = Vec::new();
@@ -153,17 +153,24 @@ impl Table<'_> {
             }
             if expected.counters != ours.counters {
                 wrong.push(format!(
-                    "counters\n  before {:?}\n  theirs, expected, ours: {:?}",
-                    step.before,
+                    "counters\n  theirs, expected, ours: {:?}",
                     differing(&theirs.counters, &expected.counters, &ours.counters)
                 ));
             }
             wrong.extend(self.wrong_lives(&step, &our_lives, ended));
+            for (name, by) in &expected.ahead {
+                *self.ahead.entry((*name).into()).or_default() += by;
+            }
+            self.ahead.retain(|_, by| *by != 0);
             wrong.extend(self.wrong_stats().await);
             if !wrong.is_empty() {
                 let door = if by_json { "/json" } else { "gRPC" };
                 let asked = requests::json(request);
-                self.found(format!("step {number} by {door}: {asked}\n{}\n{step:?}", wrong.join("\n")));
+                self.found(format!(
+                    "step {number} by {door}: {asked}\n{}\n{}",
+                    wrong.join("\n"),
+                    step.told()
+                ));
             }
         }
         self.level(&theirs.counters, &ours.counters);
@@ -179,7 +186,7 @@ impl Table<'_> {
     }
 
     /// The limits that count, by what the reference server told.
-    fn known(&self, request: &Request, theirs: &Answer, before: Counters) -> Step {
+    fn known(&self, request: &Request, theirs: &Answer, before: Counters, now_s: u64) -> Step {
         let domain = self.domains.iter().find(|domain| domain.name == request.domain);
         let has = |name: &str| self.game.variables.contains(&(name, "true"));
         let mut takes = Vec::new();
@@ -189,7 +196,7 @@ impl Table<'_> {
                     domain.filter(|_| descriptor.limit.is_none()).and_then(|it| it.find(&descriptor.entries));
                 let flag = |flag: &str| rule.as_ref().is_some_and(|found| found.level.flags.contains(flag));
                 takes.push(status.limit.as_ref().map(|Limit { amount, unit, .. }| {
-                    let start = self.now_s() / unit.secs * unit.secs;
+                    let start = now_s / unit.secs * unit.secs;
                     Take {
                         counter: format!("{}{start}", store_name(&self.domains, request, descriptor)),
                         hits: hits(request, descriptor),
@@ -197,7 +204,8 @@ impl Table<'_> {
                         amount: u64::from(*amount),
                         end: start + unit.secs,
                         is_shadow: flag("shadow_mode"),
-                        is_quota: flag("quota_mode") || has("QUOTA_MODE"),
+                        // What is in shadow never decides, not even as a quota.
+                        is_quota: !flag("shadow_mode") && (flag("quota_mode") || has("QUOTA_MODE")),
                     }
                 }));
             }
@@ -281,6 +289,17 @@ impl Table<'_> {
         }
         for name in old.keys().filter(|name| !of.contains_key(*name)) {
             self.redis.command(&["DEL", &format!("{to}{name}")]);
+        }
+    }
+}
+
+/// Times to live are random there: what nobody asked for may be gone from one and not from the other.
+fn forget_expired(step: &Step, theirs: &mut Counters, ours: &mut Counters) {
+    let is_touched = |name: &String| step.takes.iter().flatten().any(|take| take.counter == *name);
+    for name in step.before.keys().filter(|name| !is_touched(name)) {
+        if !theirs.contains_key(name) || !ours.contains_key(name) {
+            theirs.remove(name);
+            ours.remove(name);
         }
     }
 }
