@@ -174,8 +174,8 @@ fn load_all(texts: impl IntoIterator<Item = (String, Bytes)>, files: &RuleFiles,
                 if reader.errors() > 0 {
                     domains.extend(checked);
                 } else {
-                    // All has been said.
-                    let silent = Reader::new(&[]);
+                    // All has been said. It has to take what the first reader took: a limit with an error in it is left out.
+                    let silent = files.reader();
                     let kept =
                         rules::read(&silent, &sources, &tree, &name, files.defaults, &mut common, true);
                     domains.extend(kept);

@@ -78,7 +78,7 @@ impl Envoy {
 
 /// As that server reads them. Domains in several files are taken: whoever has not said so there has no such files.
 fn reading(path: &Path) -> RuleFiles {
-    RuleFiles { paths: vec![path.into()], merge_domains: true, ..RuleFiles::default() }
+    RuleFiles { paths: vec![path.into()], merge_domains: true, as_reference: true, ..RuleFiles::default() }
 }
 
 /// A file of ours for each of theirs, in the order in which a node reads them.

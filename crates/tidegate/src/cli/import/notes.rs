@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use tidegate_config::{Loaded, escaped};
+use tidegate_config::{Code, Loaded, escaped};
 use tidegate_core::{DescriptorDraft, DomainDraft, Micros, RuleDraft};
 
 /// A difference.
@@ -56,6 +56,12 @@ const NOTES: &[Note] = &[
         text: "`on_store_failure: error` answers with an error, as there, so that Envoy's `failure_mode_deny` goes on deciding.\n\
                `local`, `allow` or `deny` would be decided here: docs/store-down.md.",
         about: |_| About::Everything,
+    },
+    Note {
+        title: "Keys that have no effect where they stand",
+        text: "There they are ignored without a word, so the rule has not done what it seems to say. They were left out here, which keeps\n\
+               that. If they were meant, write them where they belong: docs/rules.md.",
+        about: ignored_keys,
     },
     Note {
         title: "Months, years and weeks are not those of a calendar",
@@ -172,6 +178,11 @@ fn place(rule: &RuleDraft) -> String {
 fn places(loaded: &Loaded, which: fn(&Ruled<'_>) -> bool) -> About {
     let all = loaded.domains.iter().flat_map(rules);
     About::Places(all.filter(which).map(|rule| place(rule.said)).collect())
+}
+
+fn ignored_keys(loaded: &Loaded) -> About {
+    let ignored = loaded.report.diagnostics().into_iter().filter(|said| said.code == Code::IgnoredKey);
+    About::Places(ignored.filter_map(|said| Some(loaded.sources.describe(said.at?))).collect())
 }
 
 fn long_windows(loaded: &Loaded) -> About {
