@@ -22,7 +22,8 @@ pub(crate) fn details() -> String {
     format!(
         "\nBuilds a static binary ({TARGET}; the target, and musl-gcc for what is C below it, are installed where that needs no \
          password)\n\
-         and puts it into a folder, `image/root` in the target folder, as /bin/tidegate and /bin/ratelimit: what deploy/Dockerfile puts into an image.\n  \
+         and puts it into a folder, `image/root` in the target folder, as /bin/tidegate and /bin/ratelimit: what deploy/Dockerfile\n\
+         puts into an image.\n  \
          {QUICK}  with the profile of the tests, which is much faster to build and slower to run\n\
          `cargo xtask test image` builds the quick one and runs it in that root, where there is nothing else."
     )

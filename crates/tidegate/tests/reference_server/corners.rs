@@ -18,7 +18,10 @@ fn redis() -> Server {
 fn files() -> Files {
     let rule = |key: &str, limit: serde_json::Value| json!({"key": key, "rate_limit": limit});
     let limit = |amount: u32| json!({"unit": "hour", "requests_per_unit": amount});
-    let named = |name: &str, replaces: &str| json!({"unit": "hour", "requests_per_unit": 0, "name": name, "replaces": [{"name": replaces}]});
+    let named = |name: &str, other: &str| {
+        let replaces = json!([{"name": other}]);
+        json!({"unit": "hour", "requests_per_unit": 0, "name": name, "replaces": replaces})
+    };
     let shop = json!({"domain": "shop", "descriptors": [
         rule("large", limit(100)), rule("small", limit(1)), rule("spelt_out", limit(5)),
         rule("one", named("one", "other")), rule("other", named("other", "one")),

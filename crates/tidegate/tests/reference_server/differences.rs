@@ -170,10 +170,10 @@ impl Step {
         let [(_, limit), (_, remaining), (_, reset)] = headers else { return };
         let limited = statuses.iter().zip(&self.takes).filter(|(status, _)| status.limit.is_some());
         let least = limited.clone().min_by_key(|(status, _)| status.remaining);
-        let over = limited.filter(|(status, take)| {
+        let mut over = limited.filter(|(status, take)| {
             status.code == OVER_LIMIT && take.as_ref().is_some_and(|take| !take.is_quota)
         });
-        let Some((status, take)) = over.last().or(least) else { return };
+        let Some((status, take)) = over.next_back().or(least) else { return };
         *limit = status.limit.as_ref().map_or(0, |limit| limit.amount).to_string();
         *remaining = status.remaining.to_string();
         *reset = take.as_ref().map_or(String::new(), |take| format!("at {}", take.end));
@@ -310,13 +310,15 @@ mod tests {
         Outcome::new(Answer::Decided { http, overall, statuses, headers, metadata }, counters)
     }
 
-    /// Takes with what was used before; what ours has to answer: overall, codes, remaining; and what is used after.
+    /// A name; takes with what was used before; what ours has to answer: overall, codes, remaining; and what is used after.
+    type Case<'a> = (&'a str, &'a [(Take, u64)], i32, &'a [i32], &'a [u32], &'a [u64]);
+
     #[test]
     fn each_row_turns_what_they_do_into_what_ours_does() {
         let shadow = |take: Take| Take { is_shadow: true, ..take };
         let quota = |take: Take| Take { is_quota: true, ..take };
         let own = |take: Take| Take { is_own: true, ..take };
-        let cases: [(&str, &[(Take, u64)], i32, &[i32], &[u32], &[u64]); 11] = [
+        let cases: [Case<'_>; 11] = [
             ("fits", &[(take("a", 10, 1), 4)], OK, &[OK], &[5], &[5]),
             ("does not fit", &[(take("a", 10, 5), 8)], OVER_LIMIT, &[OVER_LIMIT], &[2], &[8]),
             (

@@ -71,8 +71,8 @@ const NOTES: &[Note] = &[
     },
     Note {
         title: "Where several wildcards fit, the first in the file wins",
-        text: "There as here; but there, among several files of one domain, it is a matter of luck which file comes first. Here files come in\n\
-               the order of their names. Put the narrower pattern first.",
+        text: "There as here; but there, among several files of one domain, it is a matter of luck which file comes first. Here files\n\
+               come in the order of their names. Put the narrower pattern first.",
         about: several_wildcards,
     },
     Note {
@@ -100,13 +100,14 @@ const NOTES: &[Note] = &[
     },
     Note {
         title: "Quotas that are all spent refuse",
-        text: "Versions before the spring of 2026 never refuse in quota mode. Later ones, and Tidegate, refuse a request if every quota that it\n\
-               found is spent.",
+        text: "Versions before the spring of 2026 never refuse in quota mode. Later ones, and Tidegate, refuse a request if every quota\n\
+               that it found is spent.",
         about: |loaded| places(loaded, |rule| rule.said.quota),
     },
     Note {
         title: "Metrics with values of requests are bounded",
-        text: "There every new value makes a metric that is never forgotten. Here there is a bound, and what is beyond is counted together.",
+        text: "There every new value makes a metric that is never forgotten. Here there is a bound, and what is beyond it\n\
+               is counted together.",
         about: |loaded| places(loaded, |rule| rule.said.detailed_metric || rule.value_to_metric),
     },
 ];
