@@ -65,8 +65,8 @@ pub(crate) fn details() -> String {
         text += &format!("  {:9} {}\n", group.name, group.about);
     }
     text + "\nAll groups run even if one fails, so that one run shows everything; --fail-fast stops at the first.\n\
-            What is missing (rustfmt, clippy, nightly with Miri, valgrind, Redis, Valkey, Envoy, envoyproxy/ratelimit by Go, musl) is\n\
-            installed where that needs no password."
+            What is missing (rustfmt, clippy, nightly with Miri, valgrind, Redis, Valkey, Envoy, envoyproxy/ratelimit by Go, musl)\n\
+            is installed where that needs no password."
 }
 
 pub(crate) fn run(arguments: &[String]) -> Outcome {

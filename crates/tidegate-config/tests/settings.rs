@@ -18,7 +18,7 @@ fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
 
 fn resolved(folder: &Path, flags: &[(&str, &str)], variables: &[(&str, &str)]) -> Resolved {
     let file = Some(folder.join("tidegate.yaml"));
-    resolve(&Given { file, flags: pairs(flags), variables: pairs(variables) })
+    resolve(&Given { file, flags: pairs(flags), variables: pairs(variables), ..Given::default() })
 }
 
 fn told(resolved: &Resolved) -> String {
