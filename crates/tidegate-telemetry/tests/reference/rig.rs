@@ -60,7 +60,7 @@ impl Rig {
     pub(crate) fn ask(&self, domain: &str, asked: &[(&str, &str)], own: bool, judged: &Judged) -> usize {
         let entries: Vec<Entry<'_>> = asked.iter().map(|(key, value)| Entry { key, value }).collect();
         let limit = own.then_some(OwnLimit { amount: 10, window: Micros::from_secs(60) });
-        let descriptors = [Descriptor { entries: 0..entries.len(), cost: 1, limit }];
+        let descriptors = [Descriptor { entries: 0..entries.len(), cost: 1, limit, own_cost: false }];
         let query = Query { domain, entries: &entries, descriptors: &descriptors, lease: None };
         let mut plan = Plan::new();
         self.book.plan(&query, &mut plan);
