@@ -1,5 +1,5 @@
-//! What one verdict adds to which count. The reference adds the hits to a counter first and looks afterwards, so its numbers are in terms of
-//! what the counter held before and what it would hold with all hits, admitted or not.
+//! What one verdict adds to which count. The reference adds the hits to a counter first and looks afterwards, so its numbers are in terms
+//! of what the counter held before and what it would hold with all hits, admitted or not.
 
 use super::table::{COUNTS, OfRule};
 
@@ -48,8 +48,8 @@ impl Judged {
     }
 }
 
-/// From where on a limit is near. In the reference's own single precision, whose roundings show: 0.7 of 10 is 7 there, and the exact product
-/// of 10 and the float nearest to 0.7 is not. No decision depends on it.
+/// From where on a limit is near. In the reference's own single precision, whose roundings show: 0.7 of 10 is 7 there, and the exact
+/// product of 10 and the float nearest to 0.7 is not. No decision depends on it.
 fn near(limit: u64, ratio: f32) -> u64 {
     (limit as f32 * ratio).floor() as u64
 }

@@ -1,7 +1,7 @@
 //! The metrics that users of envoyproxy/ratelimit chart: its names, its arithmetic, its page, statsd and Prometheus.
 //!
-//! [`ReferenceStats`] holds the numbers, for as long as the node runs. [`ReferenceNames`] knows what the rules of one book are called, and is
-//! made with every book; [`ReferenceNames::judged`] is on the path of decisions. Everything else reads: [`ReferenceStats::page`],
+//! [`ReferenceStats`] holds the numbers, for as long as the node runs. [`ReferenceNames`] knows what the rules of one book are called, and
+//! is made with every book; [`ReferenceNames::judged`] is on the path of decisions. Everything else reads: [`ReferenceStats::page`],
 //! [`ReferenceStats::prometheus`], [`statsd::start`].
 //!
 //! There every name that a request can make up lives for ever. Here there are so many names and no more: see [`ReferenceStatsSettings`].

@@ -27,8 +27,8 @@ pub struct ReferenceStatsSettings {
     pub near_limit_ratio: f32,
     /// What is put behind every name: `EXTRA_TAGS`.
     pub extra_tags: Vec<(String, String)>,
-    /// Names of rules, names that requests make up, and names of unknown domains: so many of each kind. What is asked first after that shares
-    /// the name `<domain>.others`, or `others` where the domain is unknown.
+    /// Names of rules, names that requests make up, and names of unknown domains: so many of each kind. What is asked first after that
+    /// shares the name `<domain>.others`, or `others` where the domain is unknown.
     pub names_max: usize,
     /// Prometheus is told milliseconds under the name that says seconds, and in buckets made for seconds, as the reference once did:
     /// `PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS`.

@@ -1,7 +1,7 @@
 //! Statsd: what was counted since the last time, sent every few seconds by a thread of its own.
 //!
-//! A count is taken for sent when the kernel has its line. What it refused stays and is part of the next delta, so a server that is away for
-//! an hour gets one line for each name when it is back, and nothing piles up meanwhile.
+//! A count is taken for sent when the kernel has its line. What it refused stays and is part of the next delta, so a server that is away
+//! for an hour gets one line for each name when it is back, and nothing piles up meanwhile.
 
 mod batch; // lines, and what each of them says was sent
 mod dog; // the dialect of Datadog
