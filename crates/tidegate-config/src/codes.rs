@@ -260,8 +260,8 @@ codes! {
         bad: "", good: "",
     }
     NoRules "no-rules" Warning "a folder of rules without a file" {
-        means: "The folder of rules is there and empty. A node that stands in for envoyproxy/ratelimit takes that as no rules at all, as it \
-                does: nothing is limited.",
+        means: "The folder of rules is there and empty. A node that stands in for envoyproxy/ratelimit takes that as no rules at all, as \
+                it does: nothing is limited.",
         fix: "Put rules there; they are loaded when they come. If there should be some, check that the right volume is mounted.",
         bad: "", good: "",
     }
@@ -402,8 +402,8 @@ codes! {
         bad: "", good: "",
     }
     BadVariable "bad-variable" Error "an environment variable of envoyproxy/ratelimit that cannot be honoured" {
-        means: "A node that is started as `ratelimit` takes the environment variables of envoyproxy/ratelimit. This one has a value that is \
-                none, or asks for something that is not done here.",
+        means: "A node that is started as `ratelimit` takes the environment variables of envoyproxy/ratelimit. This one has a value that \
+                is none, or asks for something that is not done here.",
         fix: "Do what the message says; docs/migrating-from-envoyproxy-ratelimit.md has all variables and what becomes of each.",
         bad: "", good: "",
     }

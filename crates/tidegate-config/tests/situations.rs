@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use support::differs;
-use tidegate_config::{Caps, Code, Given, RuleFiles, Style, load, load_texts, resolve};
+use tidegate_config::{
+    Caps, Code, Given, Report, RuleFiles, Sources, Style, load, load_texts, read_drop_in, resolve,
+};
 
 type Outcome = Result<(), Box<dyn Error>>;
 
@@ -66,6 +68,20 @@ const SITUATIONS: &[Situation] = &[
         let mut resolved = resolve(&Given { file: Some(file), ..Given::default() });
         resolved.refuse("xds.server", Code::BadXds, "`here` is no host and port");
         resolved.report.render(&resolved.sources, Style::Plain)
+    }),
+    ("drop-in", |folder| {
+        let variables = [("BACKEND_TYPE", "memcache"), ("PORT", "http"), ("REDIS_TYPE", "sentinel")];
+        let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let mut report = Report::new();
+        read_drop_in(&variables).troubles.into_iter().for_each(|trouble| report.push(trouble));
+        let empty = RuleFiles { as_reference: true, ..files(folder) };
+        fs::create_dir(folder.join("rules")).expect("a folder");
+        let text = "domain: a\ndescriptors:\n  - key: k\n    unit: day\n";
+        let misplaced = load_texts([("rules.yaml".into(), text.into())], &empty);
+        let empty = load(&empty);
+        [report.render(&Sources::new(), Style::Plain), empty.report.render(&empty.sources, Style::Plain)]
+            .concat()
+            + &misplaced.report.render(&misplaced.sources, Style::Plain)
     }),
     ("unsteady-files", unsteady),
 ];

@@ -149,7 +149,7 @@ impl<'s> Stream<'s> {
     }
 
     /// Asks once more, of a server that says nothing. Servers compare versions, and some call a state without any rules by no version at
-    /// all: whoever asks without one is not told of it, and would wait for ever, or keep rules that are gone. By a version that is nobody's,
+    /// all: whoever asks without one is not told of it, and would wait for ever, or keep rules that are gone. By a version that is nobody's
     /// they notice that something has to be said.
     fn insist(&mut self, requests: &Sender<DiscoveryRequest>) {
         self.insisted = true;

@@ -207,7 +207,11 @@ impl Reader<'_> {
             }
             if self.text("GRPC_SERVER_TLS_CERT").is_empty() || self.text("GRPC_SERVER_TLS_KEY").is_empty() {
                 let fix = "set GRPC_SERVER_TLS_CERT and GRPC_SERVER_TLS_KEY";
-                self.wrong("GRPC_SERVER_USE_TLS", "TLS needs a certificate and its key".into(), fix);
+                self.wrong(
+                    "GRPC_SERVER_USE_TLS",
+                    "GRPC_SERVER_USE_TLS needs a certificate and its key".into(),
+                    fix,
+                );
             }
         }
     }

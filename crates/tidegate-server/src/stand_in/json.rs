@@ -26,7 +26,11 @@ async fn decided(core: &Core, body: &[u8], asker: &Asker<'_>) -> Option<(u16, Ve
     let [request, response] = MESSAGES.as_ref()?;
     let message = read(request, body)?;
     let mut out = Vec::new();
-    let answered = core.should_rate_limit(&message, Standing::Outside, asker, &mut out).await.ok()?;
+    let answered = core.should_rate_limit(&message, Standing::Outside, asker, &mut out).await;
+    if let (Err(error), Some(stand_in)) = (&answered, &core.node.stand_in) {
+        stand_in.failed(error);
+    }
+    let answered = answered.ok()?;
     let said = DynamicMessage::decode(response.clone(), &out[..]).ok()?;
     let mut text = serde_json::Serializer::new(Vec::new());
     said.serialize_with_options(&mut text, &SerializeOptions::new()).ok()?;

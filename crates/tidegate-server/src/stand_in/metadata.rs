@@ -1,10 +1,10 @@
 //! What the proxy is told beside an answer: what was asked, and the metadata of the limits that passed.
 
 use serde_json::{Map, Value};
-use tidegate_core::{Fate, Query};
+use tidegate_core::{Fate, OwnLimit, Query};
 
 use crate::decide::Decision;
-use crate::rls::response::{FieldWriter, ListWriter};
+use crate::rls::response::{CurrentLimit, FieldWriter, ListWriter};
 
 /// Writes it. `hits` is what the whole request said of its cost.
 pub(crate) fn write(decision: &Decision<'_>, query: &Query<'_>, hits: u32, fields: &mut FieldWriter<'_>) {
@@ -18,8 +18,7 @@ pub(crate) fn write(decision: &Decision<'_>, query: &Query<'_>, hits: u32, field
                     }
                 });
                 if let Some(limit) = &descriptor.limit {
-                    let seconds = limit.window.get() / 1_000_000;
-                    fields.text("limit", &format!("requests_per_unit:{} seconds:{seconds}", limit.amount));
+                    fields.text("limit", &own_limit(limit));
                 }
                 if descriptor.own_cost {
                     fields.number("hitsAddend", descriptor.cost.unsigned_abs() as f64);
@@ -33,6 +32,16 @@ pub(crate) fn write(decision: &Decision<'_>, query: &Query<'_>, hits: u32, field
     let merged = merged(decision);
     if !merged.is_empty() {
         fields.fields("metadata", |fields| write_map(&merged, fields));
+    }
+}
+
+/// A limit that a request brings, as Go prints it: what is zero is left out.
+fn own_limit(own: &OwnLimit) -> String {
+    let amount = u32::try_from(own.amount).unwrap_or(u32::MAX);
+    let unit = CurrentLimit::new(amount, own.window, "").map_or("UNKNOWN", |limit| limit.unit_name());
+    match amount {
+        0 => format!("unit:{unit}"),
+        amount => format!("requests_per_unit:{amount} unit:{unit}"),
     }
 }
 

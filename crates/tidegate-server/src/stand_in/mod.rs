@@ -17,6 +17,7 @@ use tidegate_telemetry::reference::{
 
 use crate::decide::Decision;
 use crate::node::{InForce, Node};
+use crate::rls::CallError;
 use crate::rls::response::{Code, ResponseWriter, Status};
 
 pub(crate) use json::answer as answer_json;
@@ -66,6 +67,14 @@ impl StandIn {
             return Code::Ok;
         }
         Code::OverLimit
+    }
+
+    /// Counts a request that failed.
+    pub(crate) fn failed(&self, error: &CallError) {
+        match error {
+            CallError::Unavailable => self.stats.redis_error(),
+            _ => self.stats.service_error(),
+        }
     }
 
     /// Counts a call.
