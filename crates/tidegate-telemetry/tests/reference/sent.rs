@@ -26,6 +26,13 @@ const SOON: Duration = Duration::from_millis(1);
 /// How long a test waits for what has to come.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// An address of this machine where nobody else opens a port that a test closes for a while. Sockets that connect are elsewhere too: one
+/// that finds nobody there might otherwise get that very port for itself, and be connected to itself.
+fn home() -> Ipv4Addr {
+    let [.., high, low] = std::process::id().to_be_bytes();
+    Ipv4Addr::new(127, 77, high, low.clamp(1, 254))
+}
+
 fn rig() -> Result<Rig, LimitError> {
     Ok(Rig::new("d", vec![limited(way("k", ""))?], 100))
 }
@@ -40,7 +47,7 @@ fn run(rig: &Rig, settings: StatsdSettings) -> std::io::Result<Statsd> {
 }
 
 fn udp() -> std::io::Result<UdpSocket> {
-    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let socket = UdpSocket::bind((home(), 0))?;
     socket.set_read_timeout(Some(PATIENCE))?;
     Ok(socket)
 }
@@ -135,7 +142,11 @@ fn packets_are_sent_again_when_somebody_listens() -> Result<(), Box<dyn Error>> 
 fn accept(listener: &TcpListener) -> Result<TcpStream, Box<dyn Error>> {
     let listener = listener.try_clone()?;
     let (give, take) = mpsc::channel();
-    thread::spawn(move || give.send(listener.accept()));
+    thread::spawn(move || {
+        let accepted = listener.accept();
+        drop(listener); // Before the test goes on: whoever closes the other one wants the port closed.
+        give.send(accepted)
+    });
     let (stream, _) = take.recv_timeout(PATIENCE)??;
     Ok(stream)
 }
@@ -157,7 +168,7 @@ fn hits_of(stream: TcpStream, hits: u64) -> Result<u64, Box<dyn Error>> {
 #[test]
 fn a_server_that_goes_away_and_comes_back_loses_no_delta() -> Result<(), Box<dyn Error>> {
     let rig = rig()?;
-    let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let server = TcpListener::bind((home(), 0))?;
     let address = server.local_addr()?;
     let sender = run(&rig, to(address, StatsdProtocol::Tcp, SOON))?;
     let (mut counted, mut came) = (0, 0);
@@ -197,7 +208,7 @@ fn a_server_that_does_not_read_holds_nobody_up_and_loses_nothing() -> Result<(),
     for at in 0..NAMES {
         rig.ask("d", &[("k", &format!("{at}-{long}"))], true, &Judged { before: 10, ..HIT });
     }
-    let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let server = TcpListener::bind((home(), 0))?;
     let sender = run(&rig, to(server.local_addr()?, StatsdProtocol::Tcp, SOON))?;
     // More than the kernel holds for a connection. The first is left unread until a second comes: then the first was given up.
     let mut first = accept(&server)?;

@@ -119,6 +119,10 @@ impl Socket {
             }
             StatsdProtocol::Tcp => {
                 let stream = TcpStream::connect_timeout(&address, WAIT)?;
+                // Where nobody listens on a port that the kernel also gives to those who connect, one may be connected to itself.
+                if stream.local_addr()? == address {
+                    return Err(ErrorKind::ConnectionRefused.into());
+                }
                 stream.set_write_timeout(Some(WAIT))?;
                 Ok(Self::Tcp(stream))
             }
