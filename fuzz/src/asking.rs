@@ -67,7 +67,12 @@ impl Filled {
             let (amount, window) = (dice.number() >> dice.below(64), dice.number() >> dice.below(64));
             let limit = dice.one_in(8).then(|| OwnLimit { amount, window: Micros::new(window) });
             let cost = dice.pick(COSTS).copied().unwrap_or(1);
-            filled.descriptors.push(Descriptor { entries: start..filled.entries.len(), cost, limit, own_cost: false });
+            filled.descriptors.push(Descriptor {
+                entries: start..filled.entries.len(),
+                cost,
+                limit,
+                own_cost: false,
+            });
         }
         filled
     }

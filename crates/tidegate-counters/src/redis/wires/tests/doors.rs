@@ -130,6 +130,7 @@ fn encrypted_connections_know_whom_they_talk_to() {
         let tls = StoreTls {
             ca: Some(path("ca.pem")),
             certificate: Some((path("client.pem"), path("client.key"))),
+            any_name: false,
         };
         settings.tls = Some(tls.clone());
         let wires = Wires::new(Servers::new(settings.clone()));
