@@ -38,7 +38,10 @@ pub(crate) fn write(decision: &Decision<'_>, query: &Query<'_>, hits: u32, field
 /// A limit that a request brings, as Go prints it: what is zero is left out.
 fn own_limit(own: &OwnLimit) -> String {
     let amount = u32::try_from(own.amount).unwrap_or(u32::MAX);
-    let unit = CurrentLimit::new(amount, own.window, "").map_or("UNKNOWN", |limit| limit.unit_name());
+    let unit = CurrentLimit::new(amount, own.window, "").map_or("UNKNOWN", |limit| match limit.unit_name() {
+        "WEEK" => "7", // Of units that a request may bring, the week has a number and no name.
+        name => name,
+    });
     match amount {
         0 => format!("unit:{unit}"),
         amount => format!("requests_per_unit:{amount} unit:{unit}"),

@@ -162,7 +162,8 @@ impl Table<'_> {
                 *self.ahead.entry((*name).into()).or_default() += by;
             }
             self.ahead.retain(|_, by| *by != 0);
-            wrong.extend(self.wrong_stats().await);
+            let told = self.wrong_stats().await;
+            wrong.extend(told.filter(|_| !step.crosses_by_own_hits()));
             if !wrong.is_empty() {
                 let door = if by_json { "/json" } else { "gRPC" };
                 let asked = requests::json(request);
