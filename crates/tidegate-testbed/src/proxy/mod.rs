@@ -116,6 +116,14 @@ impl Proxy {
         });
     }
 
+    /// Resets all connections now: whoever reads or writes on one is told so, instead of seeing its end.
+    pub fn reset_all(&self) {
+        self.set(|state| {
+            let open: Vec<u64> = state.open().collect();
+            open.into_iter().for_each(|id| state.reset(id));
+        });
+    }
+
     /// From now on nobody listens: who connects is refused at once. Connections that are there stay.
     pub fn refuse(&self, is_on: bool) {
         self.set(|state| state.is_refusing = is_on);

@@ -240,6 +240,15 @@ impl State {
         self.close(id);
     }
 
+    /// The same, and tells both ends by a reset.
+    pub(super) fn reset(&mut self, id: u64) {
+        for end in self.connections.get(&id).into_iter().flat_map(|connection| &connection.ends) {
+            // To dissolve the association of a socket is, in TCP, to reset the connection. It may be shut already.
+            let _ = rustix::net::connect_unspec(end);
+        }
+        self.cut(id);
+    }
+
     /// Shuts both ends, since one is gone.
     pub(super) fn close(&mut self, id: u64) {
         if let Some(connection) = self.connections.get_mut(&id) {

@@ -199,6 +199,22 @@ fn a_black_hole_passes_nothing_and_forgets_nothing() {
 }
 
 #[test]
+fn a_connection_that_is_reset_is_told_so() {
+    use std::io::Read as _;
+
+    let (server, proxy) = bench();
+    let mut stream = ok(std::net::TcpStream::connect(proxy.address()).map_err(|error| error.to_string()));
+    proxy.wait("it is connected", |counts| counts.connections == 1);
+    ok(stream.set_read_timeout(Some(Duration::from_secs(10))).map_err(|error| error.to_string()));
+    proxy.reset_all();
+    let told = stream.read(&mut [0]).map_err(|error| error.kind());
+    assert_eq!(told, Err(std::io::ErrorKind::ConnectionReset), "and not the end of the stream");
+    assert_eq!(proxy.counts().cuts, 1);
+    assert_eq!(ok(Client::connect(proxy.address())).command(&INCR), Ok(Reply::Integer(1)));
+    assert_eq!(charged(&server), 1);
+}
+
+#[test]
 fn a_delay_holds_back_each_message_and_not_their_number() {
     let (_server, proxy) = bench();
     let mut client = ok(Client::connect(proxy.address()));

@@ -84,19 +84,21 @@ fn slow_store(kind: Kind, way: Way, report: &mut Report) {
     report.charged(&run, Lost::NONE);
 }
 
-/// Up for a second, down for a second. Down means that connections are cut and new ones lead nowhere, so that each is counted.
+/// Up for a second, down for a second. Down means that connections are cut, or reset, and new ones lead nowhere, so that each is counted.
 fn flapping_store(kind: Kind, way: Way, report: &mut Report) {
     let rig = Rig::start(Needs { proxies: true, ..Needs::new(kind, way) });
     rig.pass(BEFORE);
     let (fault_us, connections) = (rig.now_us(), rig.proxy(SICK).counts().connections);
     let turns = if way.is_long { 30 } else { 3 };
-    for _ in 0..turns {
+    for turn in 0..turns {
         for is_down in [true, false] {
             for direction in [Direction::ToServer, Direction::ToClient] {
                 rig.proxy(SICK).black_hole(direction, is_down);
             }
-            if is_down {
-                rig.proxy(SICK).cut_all();
+            match (is_down, turn % 2) {
+                (true, 0) => rig.proxy(SICK).cut_all(),
+                (true, _) => rig.proxy(SICK).reset_all(),
+                (false, _) => {}
             }
             rig.pass(Duration::from_secs(1));
         }
