@@ -18,7 +18,7 @@ descriptors:
     rate_limit: { unit: day, requests_per_unit: 3 }
 ";
 
-fn redis() -> Server {
+pub(crate) fn redis() -> Server {
     Server::start(Kind::Redis, &Options::new()).unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -50,7 +50,7 @@ async fn json(node: &Node, key: &str) -> (u16, serde_json::Value) {
     (reply.status, reply.json())
 }
 
-async fn page(node: &Node, path: &str) -> String {
+pub(crate) async fn page(node: &Node, path: &str) -> String {
     Http::connect(node.debug.expect("a debug port")).await.get(path).await.body
 }
 
@@ -62,7 +62,7 @@ async fn stats(node: &Node) -> BTreeMap<String, u64> {
 }
 
 /// The names of all counters.
-fn keys(redis: &Server) -> Vec<String> {
+pub(crate) fn keys(redis: &Server) -> Vec<String> {
     let keys = redis
         .command(&["KEYS", "*"])
         .items()

@@ -17,6 +17,7 @@ use rustls::{RootCertStore, ServerConfig};
 use tidegate_xds::{RateLimitConfig, RateLimitDescriptor, RateLimitPolicy};
 
 use self::server::{Asked, XdsServer, domain, limited};
+use crate::drop_in;
 use crate::support::certificates::Authority;
 use crate::support::{Failed, Grpc, Setup, asks, descriptor, until};
 
@@ -57,6 +58,46 @@ async fn ask(rls: &Grpc, domain: &str, user: &str) -> (bool, Option<u32>) {
 async fn is_healthy(rls: &Grpc) -> bool {
     let health = rls.call("/grpc.health.v1.Health/Check", &[], &[]).await.expect("a status");
     *health == [0x08, 0x01]
+}
+
+/// As Envoy Gateway starts it.
+#[tokio::test]
+async fn a_node_in_the_place_of_envoyproxy_ratelimit_follows_it_too() {
+    let (server, redis) = (XdsServer::start().await, drop_in::redis());
+    let node = Setup::demo()
+        .verb("ratelimit")
+        .set("store-timeout", "10s")
+        .set("node-deadline", "20s")
+        .variable("CONFIG_TYPE", "GRPC_XDS_SOTW")
+        .variable("CONFIG_GRPC_XDS_SERVER_URL", &server.address.to_string())
+        .variable("CONFIG_GRPC_XDS_NODE_ID", "envoy-ratelimit")
+        .variable("FORCE_START_WITHOUT_INITIAL_CONFIG", "true")
+        .variable("XDS_CLIENT_BACKOFF_INITIAL_INTERVAL", "10ms")
+        .variable("REDIS_SOCKET_TYPE", "tcp")
+        .variable("REDIS_URL", &redis.address().to_string())
+        .variable("REDIS_TIMEOUT", "5s")
+        .variable("DEBUG_HOST", "127.0.0.1")
+        .variable("DEBUG_PORT", "0")
+        .variable("USE_STATSD", "false")
+        .start();
+    let subscribed = told(&server, "a subscription", |_| true).await;
+    assert_eq!(subscribed.request.node.map(|node| node.id).as_deref(), Some("envoy-ratelimit"));
+    let rls = node.rls().await;
+    match rls.try_ask(&asks("shop", [descriptor(&[("user", "a")])]), &[]).await {
+        Err(Failed::Status(2, message)) => assert_eq!(message, "no rate limit configuration loaded"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(node.http().await.get("/healthcheck").await.status, 500);
+    server.set("1", &[shop(2)]);
+    accepted(&server, "1").await;
+    assert_eq!(node.http().await.get("/healthcheck").await.status, 200);
+    assert_eq!(ask(&rls, "shop", "a").await, (true, Some(2)));
+    let names = drop_in::keys(&redis);
+    assert!(names.len() == 1 && names[0].starts_with("shop_user_a_"), "{names:?}");
+    let rules = drop_in::page(&node, "/rlconfig").await;
+    assert_eq!(rules, "shop.user: unit=DAY requests_per_unit=2, shadow_mode: false, quota_mode: false\n");
+    let stats = drop_in::page(&node, "/stats").await;
+    assert!(stats.contains("ratelimit.service.config_load_success: 1\n"), "{stats}");
 }
 
 #[tokio::test]
