@@ -1,7 +1,7 @@
 //! Passwords, TLS, sockets, sentinels.
 
 use super::*;
-use crate::redis::settings::{Password, StoreTls};
+use crate::redis::settings::{Login, Password, StoreTls};
 
 fn settings(url: &str) -> RedisSettings {
     let mut settings = RedisSettings::of_url(url).unwrap();
@@ -132,6 +132,7 @@ fn encrypted_connections_know_whom_they_talk_to() {
             certificate: Some((path("client.pem"), path("client.key"))),
             any_name: false,
         };
+        let known = tls.clone();
         settings.tls = Some(tls.clone());
         let wires = Wires::new(Servers::new(settings.clone()));
         assert_eq!(wires.call(0, &add(&["k"]), soon()).await, Ok(Value::Int(1)));
@@ -152,6 +153,37 @@ fn encrypted_connections_know_whom_they_talk_to() {
             let Err(CallFailed::NotDone(why)) = &result else { panic!("{result:?}") };
             assert!(parts.iter().any(|part| why.contains(part)), "{why}");
         }
+        // By a name that is not in the certificate: only whoever takes any does, and only from whom the roots vouch for.
+        let mut renamed = self::settings(&format!("rediss://localhost:{port}"));
+        std::fs::write(
+            path("other.pem"),
+            rcgen::generate_simple_self_signed(vec!["x".to_owned()]).unwrap().cert.pem(),
+        )
+        .unwrap();
+        for (any_name, ca, connects) in
+            [(false, "ca.pem", false), (true, "ca.pem", true), (true, "other.pem", false)]
+        {
+            renamed.tls = Some(StoreTls { ca: Some(path(ca)), any_name, ..known.clone() });
+            let result = Wires::new(Servers::new(renamed.clone())).call(0, &add(&["k"]), soon()).await;
+            assert_eq!(result.is_ok(), connects, "{any_name} {ca}: {result:?}");
+        }
+    });
+}
+
+#[test]
+fn sentinels_may_want_a_password_of_their_own() {
+    let server = Redis::start(&[]);
+    let config = server.path("sentinel.conf");
+    let text = format!("requirepass sesame\nsentinel monitor main 127.0.0.1 {} 1\n", server.port);
+    std::fs::write(&config, text).unwrap();
+    run(async {
+        let sentinel = Redis::start_sentinel(config.to_str().unwrap());
+        let mut settings = settings(&format!("redis+sentinel://127.0.0.1:{}/main", sentinel.port));
+        let result = Wires::new(Servers::new(settings.clone())).call(0, &add(&["k"]), soon()).await;
+        assert!(matches!(&result, Err(CallFailed::NotDone(_))), "{result:?}");
+        settings.sentinel_login = Some(Login { user: None, password: Password::Text("sesame".into()) });
+        let result = Wires::new(Servers::new(settings)).call(0, &add(&["k"]), soon()).await;
+        assert_eq!(result, Ok(Value::Int(1)));
     });
 }
 
