@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
-use tidegate_config::{DropInRead, Instead, read_drop_in};
+use tidegate_config::{DropInRead, read_drop_in};
 
 use super::run;
 use super::settings::SettingFlags;
@@ -39,9 +39,7 @@ impl Ratelimit {
         let text = |text: OsString| text.to_string_lossy().into_owned();
         let variables: Vec<(String, String)> =
             std::env::vars_os().map(|(name, value)| (text(name), text(value))).collect();
-        let DropInRead { drop_in, mut instead, troubles, ignored } = read_drop_in(&variables);
-        // There is no folder that it would write to, and what it counts is in Redis.
-        instead.push(Instead { setting: "node.drain_delay", value: "0s".into(), place: "the drop-in" });
+        let DropInRead { drop_in, instead, troubles, ignored } = read_drop_in(&variables);
         let mut resolved = self.settings.resolve_instead(instead);
         troubles.into_iter().for_each(|trouble| resolved.report.push(trouble));
         resolved.settings.rules.as_reference = true;

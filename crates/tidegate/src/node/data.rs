@@ -61,7 +61,15 @@ impl Data {
             Ok(data) => Ok(data),
             Err(error) if settings.data_said => Err(StartError::Data(error)),
             Err(error) => {
-                tracing::warn!(%error, "no folder for data: counters will not outlive this process");
+                // With a store, what matters is there.
+                match settings.store.url {
+                    None => {
+                        tracing::warn!(%error, "no folder for data: counters will not outlive this process")
+                    }
+                    Some(_) => {
+                        tracing::info!(%error, "no folder for data: nothing is kept here for the next start")
+                    }
+                }
                 Ok(Self { folder: None, secret: fresh_secret()?, _lock: None })
             }
         }
