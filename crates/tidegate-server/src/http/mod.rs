@@ -52,7 +52,6 @@ const PATHS: &[(&str, Method, Page)] = &[
     ("/readyz", Method::GET, Page::Ready),
     ("/healthz", Method::GET, Page::Ready),
     ("/healthcheck", Method::GET, Page::Health),
-    ("/json", Method::POST, Page::Json),
     ("/metrics", Method::GET, Page::Metrics),
 ];
 
@@ -69,13 +68,14 @@ enum Page {
     Ready,
     /// The same, as the reference server says it, where this node stands in for it.
     Health,
-    /// RLS as JSON; only where it does.
-    Json,
     Metrics,
 }
 
 async fn route(core: Rc<Core>, request: Request<Incoming>) -> Result<Answer, HttpError> {
     let path = request.uri().path();
+    if path == "/json" && core.node.stand_in.is_some() {
+        return decide_json(&core, request).await;
+    }
     let of_path: Vec<_> = PATHS.iter().filter(|(known, ..)| fits(known, path)).collect();
     // A path without a part that is open stands before those that have one.
     let Some((first, ..)) = of_path.first() else { return Err(HttpError::not_found(path)) };
@@ -104,16 +104,12 @@ async fn route(core: Rc<Core>, request: Request<Incoming>) -> Result<Answer, Htt
                 Ok(text(status, words.into()))
             }
         },
-        Page::Json => decide_json(&core, request).await,
         Page::Metrics => look::metrics(&core).await,
     }
 }
 
-/// RLS as JSON.
+/// RLS as JSON, by whatever method, where a node stands in for the reference server.
 async fn decide_json(core: &Core, request: Request<Incoming>) -> Result<Answer, HttpError> {
-    if core.node.stand_in.is_none() {
-        return Err(HttpError::not_found("/json"));
-    }
     let came = core.node.now();
     let body = read::read(request.into_body()).await?;
     let (status, body) = stand_in::answer_json(core, &body, &Asker::at(came)).await;
