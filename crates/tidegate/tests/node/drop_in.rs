@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use tidegate_testbed::{Kind, Options, Server};
 
-use crate::support::{Failed, Http, Node, Setup, asks, descriptor, until};
+use crate::support::certificates::{Authority, TlsClient};
+use crate::support::{Failed, Grpc, Http, Node, Setup, asks, descriptor, until};
 
 const RULES: &str = "domain: shop
 descriptors:
@@ -230,6 +231,117 @@ async fn one_setting_ends_twice_as_much_at_the_edge_of_a_window() {
     assert!(keys(&redis).iter().all(|name| !name.starts_with("shop_")), "{:?}", keys(&redis));
     let told = node.http().await.post("/v1/inspect", &body("few")).await.json();
     assert!(told.to_string().contains("sliding_window"), "{told}");
+}
+
+/// The rules of the worked examples: an address per second, exact before wildcard before any; nested ones without a way back; one without a
+/// limit.
+const WORKED: &str = "domain: d
+descriptors:
+  - { key: ip, rate_limit: { unit: hour, requests_per_unit: 10 } }
+  - { key: ip, value: 50.0.0.5, rate_limit: { unit: hour, requests_per_unit: 0 } }
+  - { key: ip, value: '50.*', rate_limit: { unit: hour, requests_per_unit: 5 } }
+  - key: k
+    value: v
+    rate_limit: { unit: day, requests_per_unit: 15 }
+    descriptors: [{ key: s, value: w, rate_limit: { unit: day, requests_per_unit: 25 } }]
+  - { key: k, value: x }
+  - { key: u, rate_limit: { unlimited: true } }
+  - { key: p, value: '1', descriptors: [{ key: a, rate_limit: { unit: minute, requests_per_unit: 3 } }] }
+  - { key: p, descriptors: [{ key: b, rate_limit: { unit: minute, requests_per_unit: 4 } }] }
+  - { key: files, value: 'files/*', share_threshold: true, rate_limit: { unit: hour, requests_per_unit: 10 } }
+  - { key: svc, value: '1', quota_mode: true, rate_limit: { unit: day, requests_per_unit: 1 } }
+  - { key: svc, value: '2', quota_mode: true, rate_limit: { unit: day, requests_per_unit: 2 } }
+  - { key: a_b, rate_limit: { unit: day, requests_per_unit: 1 } }
+";
+
+/// What one descriptor is told: its code, the limit's amount and unit, what remains.
+type Told = (i32, Option<(u32, i32)>, u32);
+
+#[tokio::test]
+async fn the_worked_examples_come_out_as_they_do_there() {
+    const NONE: Told = (1, None, 0);
+    let redis = redis();
+    let setup = setup(&redis);
+    setup.write("shop/config/rules", WORKED);
+    let node = setup.start();
+    let rls = node.rls().await;
+    let ask = async |domain: &str, entries: &[&[(&str, &str)]]| {
+        let answer = rls.ask(&asks(domain, entries.iter().map(|entries| descriptor(entries)))).await;
+        let told = answer.statuses.iter().map(|status| {
+            let limit = status.current_limit.as_ref().map(|limit| (limit.requests_per_unit, limit.unit));
+            (status.code, limit, status.limit_remaining)
+        });
+        (answer.overall_code, told.collect::<Vec<Told>>())
+    };
+    let (hour, day) = (3, 4);
+    let nested = |last| [("k", "v"), ("s", last)];
+    for (number, domain, entries, told) in [
+        (1, "d", &[("ip", "8.8.8.8")][..], (1, Some((10, hour)), 9)),
+        (2, "d", &[("ip", "50.0.0.5")], (2, Some((0, hour)), 0)),
+        (3, "d", &[("ip", "50.0.0.9")], (1, Some((5, hour)), 4)),
+        (4, "d", &[("k", "v")], (1, Some((15, day)), 14)),
+        (4, "d", &nested("w"), (1, Some((25, day)), 24)),
+        (4, "d", &nested("zzz"), NONE),
+        (5, "d", &[("k", "x")], NONE),
+        (5, "d", &[("nope", "1")], NONE),
+        (5, "other", &[("ip", "1")], NONE),
+        (6, "d", &[("u", "any")], (1, None, u32::MAX)),
+        (7, "d", &[("p", "1"), ("b", "z")], NONE),
+        (14, "d", &[("a", "b")], NONE),
+    ] {
+        assert_eq!(ask(domain, &[entries]).await, (told.0, vec![told]), "example {number}: {entries:?}");
+    }
+    // Example 12: whatever fits the pattern is one counter.
+    for left in (0..10).rev() {
+        assert_eq!(ask("d", &[&[("files", "files/a")]]).await.1[0].2, left);
+    }
+    assert_eq!(ask("d", &[&[("files", "files/b")]]).await.0, 2);
+    assert!(keys(&redis).iter().any(|name| name.starts_with("d_files_files/*_")), "{:?}", keys(&redis));
+    // Example 13: of two quotas one has to have room.
+    let both: [&[(&str, &str)]; 2] = [&[("svc", "1")], &[("svc", "2")]];
+    let codes = async || {
+        let (overall, told) = ask("d", &both).await;
+        (overall, told[0].0, told[1].0)
+    };
+    assert_eq!(codes().await, (1, 1, 1));
+    assert_eq!(codes().await, (1, 2, 1));
+    assert_eq!(codes().await, (2, 2, 2));
+    // Example 9 as it is here: what is refused takes nothing from the others.
+    for _ in 0..10 {
+        ask("d", &[&[("ip", "9.9.9.9")]]).await;
+    }
+    let (overall, told) = ask("d", &[&[("k", "v")], &[("ip", "9.9.9.9")]]).await;
+    assert_eq!((overall, told[0], told[1].0), (2, (1, Some((15, day)), 14), 2));
+}
+
+/// Clients have to show a certificate that is made out to a name.
+#[tokio::test]
+async fn only_clients_of_the_right_name_are_let_in() {
+    let (redis, ours) = (redis(), Authority::new());
+    let setup = setup(&redis);
+    let own = ours.sign("node.test");
+    for (name, text) in [("chain.pem", &own.chain), ("key.pem", &own.key), ("roots.pem", &ours.root())] {
+        setup.write(name, text);
+    }
+    let path = |name: &str| setup.path().join(name).display().to_string();
+    let node = setup
+        .clone()
+        .variable("GRPC_SERVER_USE_TLS", "true")
+        .variable("GRPC_SERVER_TLS_CERT", &path("chain.pem"))
+        .variable("GRPC_SERVER_TLS_KEY", &path("key.pem"))
+        .variable("GRPC_CLIENT_TLS_CACERT", &path("roots.pem"))
+        .variable("GRPC_CLIENT_TLS_SAN", "envoy.test")
+        .start();
+    for (name, is_served) in [("envoy.test", true), ("other.test", false)] {
+        let shows = ours.sign(name);
+        let client = TlsClient { trusts: &ours, shows: Some(&shows), protocol: b"h2" };
+        let answered = async {
+            let stream = client.connect(node.rls, "node.test").await.ok()?;
+            let rls = Grpc::over(stream).await.ok()?;
+            rls.try_ask(&asks("shop", [descriptor(&[("few", "a")])]), &[]).await.ok()
+        };
+        assert_eq!(answered.await.is_some(), is_served, "{name}");
+    }
 }
 
 #[test]
