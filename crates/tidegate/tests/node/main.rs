@@ -3,6 +3,7 @@
 mod support;
 
 mod rls; // Envoy's protocol, field by field
+mod places; // places whose holder is gone
 mod reservations; // charges that are settled later
 mod rls_errors; // what is an error there, and what must not be one
 mod http; // checks, and what operators read
