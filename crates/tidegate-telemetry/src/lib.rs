@@ -2,7 +2,7 @@
 //!
 //! Every metric stands in one [`TABLE`]; [`encode()`] writes the page that is scraped, and a test keeps both and the document the same.
 //! Nothing that a request says ever becomes a label: labels are rule ids and fixed words, so the page is as long as the rules make it.
-//! Only [`reference`] tells what requests say, as the server does whose names it has, and has a bound for it.
+//! Only [`mod@reference`] tells what requests say, as the server does whose names it has, and has a bound for it.
 //!
 //! Counting is on the path of every decision. Each core writes numbers of its own, without a lock and without an instruction that other
 //! cores have to wait for; who reads them adds them up.
