@@ -1,6 +1,7 @@
 //! The book that is in force, and how it is replaced while requests are decided: loaded and compiled aside, then swapped by one pointer.
 //! Rules with an error in them change nothing.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::{ArcSwap, Guard};
 use signal_hook::consts::SIGHUP;
 use signal_hook::iterator::{Handle, Signals};
-use tidegate_core::{Book, Secret};
+use tidegate_core::{Book, DomainDraft, RuleState, Secret};
 
 use crate::load::{Fingerprint, Loaded, RuleFiles, load_marked};
 use crate::watch::Watch;
@@ -33,6 +34,16 @@ struct Last {
     seen: Fingerprint,
     /// What keys are hashed under.
     secret: Secret,
+    /// Rules that somebody put in another state than they were written in, by id.
+    states: HashMap<Box<str>, RuleState>,
+}
+
+impl Last {
+    /// A new book of what was loaded, as it is to be put in force.
+    fn book(&self, domains: Vec<DomainDraft>) -> Book {
+        let book = Book::new(domains, self.secret);
+        if self.states.is_empty() { book } else { book.with_states(&self.states) }
+    }
 }
 
 /// Makes what is in force of a new book, and of what was in force before.
@@ -94,7 +105,7 @@ impl<T: Send + Sync + 'static> LiveRules<T> {
             files,
             in_force: ArcSwap::from_pointee(make(book, None)),
             make: Box::new(make),
-            loading: Mutex::new(Last { texts, seen, secret }),
+            loading: Mutex::new(Last { texts, seen, secret, states: HashMap::new() }),
             loads: AtomicU64::new(0),
             failures: AtomicU64::new(0),
             last_failed: AtomicBool::new(false),
@@ -128,7 +139,7 @@ impl<T: Send + Sync + 'static> LiveRules<T> {
         (loaded, last.seen) = load_marked(&files);
         if loaded.is_valid() {
             last.texts = files.texts;
-            let book = Book::new(std::mem::take(&mut loaded.domains), last.secret);
+            let book = last.book(std::mem::take(&mut loaded.domains));
             self.in_force.store(Arc::new((self.make)(book, Some(&self.in_force.load()))));
             self.loads.fetch_add(1, Ordering::Relaxed);
         } else {
@@ -148,6 +159,24 @@ impl<T: Send + Sync + 'static> LiveRules<T> {
         last.secret = secret;
         let before = self.in_force.load();
         let book = book_of(&before).under(secret);
+        self.in_force.store(Arc::new((self.make)(book, Some(&before))));
+        true
+    }
+
+    /// Puts rules, by id, in another state than they were written in, and all others back; also those that are loaded later. Works
+    /// whatever the files say by now. Says whether anything changed.
+    pub fn set_states(
+        &self,
+        states: HashMap<Box<str>, RuleState>,
+        book_of: impl FnOnce(&T) -> &Book,
+    ) -> bool {
+        let mut last = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.states == states {
+            return false;
+        }
+        last.states = states;
+        let before = self.in_force.load();
+        let book = book_of(&before).with_states(&last.states);
         self.in_force.store(Arc::new((self.make)(book, Some(&before))));
         true
     }

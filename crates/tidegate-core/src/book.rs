@@ -11,11 +11,12 @@ use ipnet::IpNet;
 
 use crate::pattern::Pattern;
 use crate::plan::{Found, own_limit};
+use crate::quota::{OtherName, granted};
 use crate::recorder::{Event, ExemptBy, How, Recorder, Waypoint};
 use crate::rule::rule_id;
 use crate::{
-    Algorithm, Entry, KeyParts, Limit, LimitError, OwnLimit, PathEntry, Plan, Query, Rule, RuleDraft, Secret,
-    Tag,
+    Algorithm, Callers, Entry, Grant, GrantedBy, KeyParts, Limit, LimitError, OwnLimit, PathEntry, Plan,
+    Query, Quota, Rule, RuleDraft, RuleState, Secret, Tag,
 };
 
 /// How many levels a path may have.
@@ -148,6 +149,8 @@ pub struct Domain {
     reservations: Vec<Box<str>>,
     /// Is `tier` one of them?
     tiered: bool,
+    /// Is it what quotas are about that do not name a domain?
+    pub(crate) is_default: bool,
     top: usize,
     /// The ways to the nodes whose limits always count.
     always: Vec<Box<[usize]>>,
@@ -259,6 +262,16 @@ impl Book {
         Self { tags: true, ..self }
     }
 
+    /// The same book, in which quotas that do not name a domain are about this one; without a name, about the only one there is.
+    #[must_use]
+    pub fn with_default_domain(mut self, name: Option<&str>) -> Self {
+        let only = self.domains.len() == 1;
+        for domain in self.domains.values_mut() {
+            domain.is_default = name.map_or(only, |name| *domain.name == *name);
+        }
+        self
+    }
+
     /// The same book under another secret: every counter has another key, and starts afresh.
     #[must_use]
     pub fn under(&self, secret: Secret) -> Self {
@@ -281,6 +294,16 @@ impl Book {
     #[must_use]
     pub fn as_stand_in(self, all_quota: bool) -> Self {
         Self { own_costs_always: true, all_quota, ..self }
+    }
+
+    /// The same book, in which these rules, by id, are in another state than they were written in; all others are as written.
+    #[must_use]
+    pub fn with_states(&self, states: &std::collections::HashMap<Box<str>, RuleState>) -> Self {
+        let mut book = self.clone();
+        for rule in &mut book.rules {
+            rule.state = states.get(&rule.id).copied();
+        }
+        book
     }
 
     /// The tag of counters that belong to a value which requests choose.
@@ -310,11 +333,22 @@ impl Book {
 
     /// Writes into `plan` what counts for a request: which counters are to be asked what, and what became of every rule that was found.
     pub fn plan<'b>(&'b self, query: &Query<'_>, plan: &mut Plan<'b>) {
-        self.plan_recorded(query, plan, &mut ());
+        self.plan_recorded(query, None, plan, &mut ());
+    }
+
+    /// The same, by what is known about callers too.
+    pub fn plan_for<'b>(&'b self, query: &Query<'_>, callers: Callers<'_>, plan: &mut Plan<'b>) {
+        self.plan_recorded(query, Some(callers), plan, &mut ());
     }
 
     /// The same, and tells `recorder` how it went about it.
-    pub fn plan_recorded<'b>(&'b self, query: &Query<'_>, plan: &mut Plan<'b>, recorder: &mut impl Recorder) {
+    pub fn plan_recorded<'b>(
+        &'b self,
+        query: &Query<'_>,
+        callers: Option<Callers<'_>>,
+        plan: &mut Plan<'b>,
+        recorder: &mut impl Recorder,
+    ) {
         plan.clear();
         let Some(domain) = self.domains.get(query.domain) else {
             return recorder.record(Event::DomainUnknown);
@@ -328,13 +362,39 @@ impl Book {
             plan.exempt = true;
             return recorder.record(Event::DomainExempts(by));
         }
+        let callers = callers.filter(|callers| !callers.quotas.is_empty());
+        if let Some(callers) = callers {
+            plan.recognise(domain, query, callers);
+            if let Some(quota) = plan.callers.iter().find(|quota| quota.whitelisted) {
+                plan.exempt = true;
+                return recorder.record(Event::DomainExempts(ExemptBy::Whitelist(&quota.caller)));
+            }
+        }
         for (at, descriptor) in query.descriptors.iter().enumerate() {
             let found = Found { descriptor: Some(at), ..Found::default() };
             if descriptor.limit.is_some() {
                 recorder.record(Event::Brought { descriptor: at });
                 plan.found.push(found);
-            } else {
-                self.find(domain, query.entries_of(descriptor), found, &mut plan.found, recorder);
+                continue;
+            }
+            let entries = query.entries_of(descriptor);
+            let mut seek = Seek { domain, entries, callers, caller: None, quota: None, name: None };
+            if callers.is_some() {
+                seek.caller = domain.caller_at(entries);
+                seek.quota = seek.caller.and_then(|at| plan.quota_of(entries[at].value));
+            }
+            let quotas = &plan.callers;
+            self.find(&seek, found, quotas, &mut plan.found, recorder);
+            // Under the other names that the caller has, where the request does not use them itself.
+            let Some(number) = seek.quota else { continue };
+            for by in OtherName::ALL {
+                let name = quotas[number].name(by);
+                if let Some(name) =
+                    name.filter(|name| query.entries.iter().all(|entry| entry.key != name.key))
+                {
+                    let found = Found { named: Some((number, by)), ..found };
+                    self.find(&Seek { name: Some(name), ..seek }, found, quotas, &mut plan.found, recorder);
+                }
             }
         }
         if !query.descriptors.is_empty() {
@@ -349,27 +409,32 @@ impl Book {
     /// Walks the tree for one descriptor and adds the rules that it finds.
     fn find<'b>(
         &'b self,
-        domain: &Domain,
-        entries: &[Entry<'_>],
+        seek: &Seek<'_>,
         mut found: Found<'b>,
+        quotas: &[Arc<Quota>],
         all: &mut Vec<Found<'b>>,
         recorder: &mut impl Recorder,
     ) {
+        let Seek { domain, entries, .. } = *seek;
         let waypoint = |node: usize| Waypoint { book: self, node };
-        let tier = domain.tier(entries);
-        let (mut at, mut at_end) = (domain.top, true);
+        let quota = seek.quota.and_then(|number| quotas.get(number));
+        let kept = quota.and_then(|quota| quota.tier.as_deref());
+        let tier = kept.or_else(|| domain.tier(entries));
+        let (mut at, mut lost) = (domain.top, None);
         let mut node = &self.nodes[at];
         let found_from = all.len();
         let descriptor = found.descriptor.unwrap_or_default();
-        recorder.record(Event::Starts { descriptor, tier, top: waypoint(at) });
-        for entry in entries {
+        let (name, of_quota) = (seek.name, kept.is_some());
+        recorder.record(Event::Starts { descriptor, tier, of_quota, name, top: waypoint(at) });
+        for (place, entry) in entries.iter().enumerate() {
             if domain.reserves(entry) {
                 recorder.record(Event::Reserved(*entry));
                 continue;
             }
-            let Some((child, how)) = node.child(entry) else {
-                recorder.record(Event::Lost { entry: *entry, at: waypoint(at) });
-                at_end = false;
+            let entry = seek.name.filter(|_| seek.caller == Some(place)).unwrap_or(*entry);
+            let Some((child, how)) = node.child(&entry) else {
+                recorder.record(Event::Lost { entry, at: waypoint(at) });
+                lost = Some(place);
                 break;
             };
             (at, node) = (child, &self.nodes[child]);
@@ -380,13 +445,46 @@ impl Book {
             }
             let of_tier = tier.and_then(|tier| node.tiers.get(tier));
             let to = waypoint(at);
-            recorder.record(Event::Led { entry: *entry, how, to, of_tier: of_tier.is_some(), exempt });
+            recorder.record(Event::Led { entry, how, to, of_tier: of_tier.is_some(), exempt });
             let rules = of_tier.unwrap_or(&node.limits);
-            all.extend(rules.iter().map(|&rule| Found { rule: Some(&self.rules[rule]), ..found }));
+            match seek.granted(place, quota, tier) {
+                None => {
+                    all.extend(rules.iter().map(|&rule| Found { rule: Some(&self.rules[rule]), ..found }))
+                }
+                Some(by) => {
+                    recorder.record(Event::Granted { at: Some(to), grant: by.0, by: by.1 });
+                    let rule = self.granting(rules, by.0);
+                    all.push(Found { rule, granted: Some(by), walked: place + 1, ..found });
+                }
+            }
         }
-        if domain.matching == Matching::Leaf && !at_end {
+        let Some(from) = lost else { return };
+        if domain.matching == Matching::Leaf {
             pass_by(all, found_from, recorder);
         }
+        // Where no rule stands, a caller may still have a limit of its own.
+        let last = entries.iter().rposition(|entry| !domain.reserves(entry));
+        for (place, entry) in entries.iter().enumerate().skip(from) {
+            let counts = domain.matching == Matching::Path || Some(place) == last;
+            let ends_here = counts && !domain.reserves(entry);
+            if let Some(by) = ends_here.then(|| seek.granted(place, quota, tier)).flatten() {
+                recorder.record(Event::Granted { at: None, grant: by.0, by: by.1 });
+                all.push(Found { rule: None, granted: Some(by), walked: place + 1, ..found });
+            }
+        }
+    }
+
+    /// The rule whose limit a grant changes: the one for the same time, else the first that limits at all.
+    fn granting(&self, rules: &[usize], grant: Grant) -> Option<&Rule> {
+        let limits = || rules.iter().map(|&rule| &self.rules[rule]).filter(|rule| rule.said.limit.is_some());
+        let same = |rule: &&Rule| {
+            let limit = rule.said.limit.as_ref();
+            limit.is_some_and(|limit| match limit.periods() {
+                Some(calendar) => Some(calendar.unit()) == grant.unit.of_calendar(),
+                None => !limit.holds() && limit.window() == Some(grant.unit.window()),
+            })
+        };
+        limits().find(same).or_else(|| limits().next())
     }
 
     /// Adds the rules at the end of a way that nobody has to find. They look at the entries of the whole request.
@@ -405,6 +503,39 @@ impl Book {
         let rules = &self.nodes[node].limits; // Whose tier would it be?
         let found = |&rule: &usize| Found { rule: Some(&self.rules[rule]), exempt, ..Found::default() };
         all.extend(rules.iter().map(found));
+    }
+}
+
+/// What is looked for, for one descriptor.
+#[derive(Clone, Copy)]
+struct Seek<'s> {
+    domain: &'s Domain,
+    entries: &'s [Entry<'s>],
+    callers: Option<Callers<'s>>,
+    /// Which entry names the caller.
+    caller: Option<usize>,
+    /// What is kept about it, among what the plan has.
+    quota: Option<usize>,
+    /// Another name of the caller, in the place of that entry.
+    name: Option<Entry<'s>>,
+}
+
+impl Seek<'_> {
+    /// What the caller was granted at the end of the entries up to this one, and by what: an override of its own goes before its tier's.
+    /// Under its other names it was granted nothing.
+    #[inline]
+    fn granted(
+        &self,
+        place: usize,
+        quota: Option<&Arc<Quota>>,
+        tier: Option<&str>,
+    ) -> Option<(Grant, GrantedBy)> {
+        let (callers, caller) = (self.callers?, self.caller.filter(|_| self.name.is_none())?);
+        let below = self.entries.get(caller + 1..=place)?;
+        let walked = || self.domain.walked(below);
+        let own = quota.and_then(|quota| granted(&quota.overrides, walked(), callers.now));
+        let of_tier = || tier.and_then(|tier| callers.quotas.of_tier(tier, walked(), callers.now));
+        own.map(|grant| (grant, GrantedBy::Override)).or_else(|| Some((of_tier()?, GrantedBy::Tier)))
     }
 }
 
@@ -493,13 +624,18 @@ impl Domain {
 
     /// Is an entry no part of the way, nor of the key?
     #[inline]
-    fn reserves(&self, entry: &Entry<'_>) -> bool {
+    pub(crate) fn reserves(&self, entry: &Entry<'_>) -> bool {
         self.reserved.binary_search_by(|key| (**key).cmp(entry.key)).is_ok()
     }
 
     /// The entries that are walked, and whose values make a key: all but the reserved ones.
-    pub fn walked<'q>(&self, entries: &'q [Entry<'q>]) -> impl Iterator<Item = &'q Entry<'q>> {
+    pub fn walked<'q>(&self, entries: &'q [Entry<'q>]) -> impl Iterator<Item = &'q Entry<'q>> + Clone {
         entries.iter().filter(move |entry| !self.reserves(entry))
+    }
+
+    /// Which entry says who a descriptor speaks of.
+    pub(crate) fn caller_at(&self, entries: &[Entry<'_>]) -> Option<usize> {
+        entries.iter().position(|entry| *entry.key == *self.quota_key)
     }
 
     /// Who a descriptor speaks of.
@@ -551,6 +687,7 @@ impl Book {
             reserved,
             reservations,
             tiered,
+            is_default: false,
             top,
             always,
         }
@@ -611,6 +748,7 @@ impl Book {
                 said,
                 path: path.clone(),
                 always,
+                state: None,
                 start,
             });
         }

@@ -74,6 +74,12 @@ impl Calendar {
         }
     }
 
+    /// The same calendar, with periods of another unit.
+    #[must_use]
+    pub(crate) fn by(&self, unit: Unit) -> Self {
+        Self { unit, zone: self.zone.clone(), week_start: self.week_start }
+    }
+
     /// The unit of its periods.
     pub fn unit(&self) -> Unit {
         self.unit

@@ -41,6 +41,8 @@ mod pattern; // wildcards
 mod rule; // a limit, where it stands, and what its verdict is for
 mod reserved; // charges that are settled later
 
+mod quota; // what is kept about single callers
+
 mod query; // what a request asks
 mod book; // all rules, compiled
 mod plan; // what counts for a request
@@ -63,12 +65,18 @@ pub use limit::{
 };
 pub use numbers::{ListTold, Numbers};
 pub use packed::{Class, Era, Packed};
-pub use plan::{Fate, Found, Plan, Planned};
+pub use plan::{Fate, Found, GrantedBy, Plan, Planned};
 pub use portable::{FORMS, Form, PORTABLE_VERSION, PortableError};
 pub use query::{Descriptor, Entry, OwnLimit, Query};
+pub use quota::{
+    ADDRESS_OF_CALLER, AddressError, Below, Callers, Grant, Override, Quota, QuotaMore, QuotaUnit, Quotas,
+    Tier, override_address,
+};
 pub use recorder::{Event, ExemptBy, How, Recorder, Waypoint};
 pub use reserved::{RESERVATION_COUNTERS_MAX, RESERVATION_DIGITS, Reserved};
-pub use rule::{Consistency, OnStoreFailure, Origin, PathEntry, Policy, Rule, RuleDraft, Share, rule_id};
+pub use rule::{
+    Consistency, OnStoreFailure, Origin, PathEntry, Policy, Rule, RuleDraft, RuleState, Share, rule_id,
+};
 pub use shaper::{Reservation, Shaped, Shaper};
 pub use state::State;
 pub use time::{Micros, Tick};

@@ -10,7 +10,7 @@ use crate::log::SlidingLog;
 use crate::step::{self, Law};
 use crate::time::PRODUCT_MAX;
 use crate::window::{FixedWindow, SubWindows};
-use crate::{Bound, Class, KeyParts, Micros, Secret, Tick};
+use crate::{Bound, Class, Grant, KeyParts, Micros, Secret, Tick};
 
 pub use crate::step::Charge;
 
@@ -328,6 +328,36 @@ impl Limit {
         smaller.map_or_else(|_| self.clone(), |smaller| Self { charge: self.charge, ..smaller })
     }
 
+    /// The limit that counts like this one, with a grant's numbers in the place of its own. A bucket's burst stays as many seconds of its rate, and
+    /// is the whole amount where it was that; places have no window and are never more than there may be; a calendar goes on by days, weeks and months. Numbers that the algorithm
+    /// cannot count are counted by the default one.
+    pub fn granting(&self, grant: Grant) -> Result<Self, LimitError> {
+        let (amount, window) = (u64::from(grant.amount), grant.unit.window());
+        let granted = match &self.kind {
+            Kind::Fixed(_) => Self::fixed_window(amount, window),
+            Kind::Sub(law) if self.algorithm == Algorithm::SlidingWindowCounter || law.k == 1 => {
+                Self::sub_windows(amount, window, 1, law.strict).map(|kind| Self::of(self.algorithm, kind))
+            }
+            Kind::Sub(law) => {
+                let fits = window.get().is_multiple_of(u64::from(law.k));
+                Self::sub_window(amount, window, fits.then_some(law.k), law.strict)
+            }
+            Kind::Cells(law) => Self::cells(amount, window, law.strict),
+            Kind::Log(_) => Self::sliding_log(amount, window),
+            Kind::Bucket { law, .. } => {
+                let burst = (law.burst != law.amount).then(|| scaled_burst(law, amount, window));
+                Self::bucket(self.algorithm, amount, window, burst)
+            }
+            Kind::Concurrency(law) => Self::concurrency(amount.min(PLACES_MAX), Micros::new(law.ttl_us)),
+            Kind::Calendar { calendar, .. } => match grant.unit.of_calendar() {
+                Some(unit) => Self::calendar(amount, calendar.by(unit)),
+                None => Self::sliding_window(amount, window),
+            },
+        };
+        let granted = granted.or_else(|_| Self::sliding_window(amount, window))?;
+        granted.clone().charging(self.charge).or(Ok(granted))
+    }
+
     fn of(algorithm: Algorithm, kind: Kind) -> Self {
         let class = Class::of(&kind);
         let mut limit = Self { algorithm, charge: Charge::Admitted, class, capacity: 0, kind };
@@ -523,6 +553,15 @@ impl Limit {
             Kind::Log(_) | Kind::Concurrency(_) | Kind::Calendar { .. } => Bound::EXACT,
         }
     }
+}
+
+/// The burst of a bucket that has another rate: as many seconds of it.
+fn scaled_burst(law: &Bucket, amount: u64, window: Micros) -> u64 {
+    let before = u128::from(law.amount) * u128::from(window.get());
+    let now = u128::from(amount) * u128::from(law.window_us());
+    // Below 2^32 · 2^32 · 2^45: no overflow.
+    let burst = (u128::from(law.burst) * now).checked_div(before).unwrap_or(law.burst.into());
+    u64::try_from(burst).unwrap_or(AMOUNT_MAX).clamp(1, AMOUNT_MAX)
 }
 
 /// A limit's amount, checked.

@@ -1,9 +1,12 @@
 //! What counts for one request: the rules that were found, and the counters to be asked.
 
+use std::sync::Arc;
+
 use crate::book::{Book, Domain, Matching};
+use crate::quota::OtherName;
 use crate::{
-    Algorithm, Ask, Charge, Descriptor, Entry, Key, LOG_AMOUNT_MAX, Limit, LimitError, OwnLimit, PathEntry,
-    Query, Role, Rule, RuleDraft, Tag,
+    Algorithm, Ask, Callers, Charge, Descriptor, Entry, Grant, Key, LOG_AMOUNT_MAX, Limit, LimitError,
+    OwnLimit, PathEntry, Query, Quota, Role, Rule, RuleDraft, Tag,
 };
 
 /// A rule, or a limit of the request's own, that a descriptor found, and what became of it.
@@ -15,8 +18,33 @@ pub struct Found<'b> {
     pub rule: Option<&'b Rule>,
     /// What became of it.
     pub fate: Fate,
+    /// What the caller was granted in the place of its limit, and by what.
+    pub granted: Option<(Grant, GrantedBy)>,
+    /// How many entries of the descriptor lead to that.
+    pub(crate) walked: usize,
+    /// The name in the place of the caller's own by which it was found: which quota, and which name.
+    pub(crate) named: Option<(usize, OtherName)>,
     /// Is whoever asked exempt from it?
     pub(crate) exempt: bool,
+}
+
+/// By what a caller was granted a limit of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum GrantedBy {
+    /// An override of the caller's.
+    Override,
+    /// The control plane's word on the caller's tier.
+    Tier,
+}
+
+impl GrantedBy {
+    /// A word for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Override => "override",
+            Self::Tier => "tier",
+        }
+    }
 }
 
 /// What became of a rule that was found.
@@ -78,7 +106,9 @@ pub struct Plan<'b> {
     pub(crate) exempt: bool,
     pub(crate) found: Vec<Found<'b>>,
     takes: Vec<Planned<'b>>,
-    /// Limits that the request brought.
+    /// What is kept about the callers that it names.
+    pub(crate) callers: Vec<Arc<Quota>>,
+    /// Limits that the request brought, or that its caller was granted.
     own: Vec<Limit>,
     /// What the reference server calls the counters, one after the other.
     names: String,
@@ -94,9 +124,10 @@ impl<'b> Plan<'b> {
     pub fn recycle<'other>(mut self) -> Plan<'other> {
         self.clear();
         // Nothing is in them: collecting keeps the allocation, and only the lifetime changes.
-        let found = self.found.into_iter().map(|_| Found::default()).collect();
-        let takes = self.takes.into_iter().map_while(|_| None).collect();
-        Plan { domain: None, exempt: false, found, takes, own: self.own, names: self.names }
+        let found = std::mem::take(&mut self.found).into_iter().map(|_| Found::default()).collect();
+        let takes = std::mem::take(&mut self.takes).into_iter().map_while(|_| None).collect();
+        let Self { own, names, callers, .. } = self;
+        Plan { domain: None, exempt: false, found, takes, callers, own, names }
     }
 
     /// Forgets the request, keeps the room.
@@ -105,8 +136,25 @@ impl<'b> Plan<'b> {
         self.exempt = false;
         self.found.clear();
         self.takes.clear();
+        self.callers.clear();
         self.own.clear();
         self.names.clear();
+    }
+
+    /// Looks up the callers that a request names.
+    pub(crate) fn recognise(&mut self, domain: &Domain, query: &Query<'_>, callers: Callers<'_>) {
+        let mut last = None;
+        for entry in query.entries.iter().filter(|entry| *entry.key == *domain.quota_key()) {
+            // Nearly always all descriptors speak of one.
+            if last.replace(entry.value) != Some(entry.value) && self.quota_of(entry.value).is_none() {
+                self.callers.extend(callers.quotas.of(entry.value).filter(|quota| quota.is_of(domain)));
+            }
+        }
+    }
+
+    /// What is kept about a caller that was looked up: its number.
+    pub(crate) fn quota_of(&self, caller: &str) -> Option<usize> {
+        self.callers.iter().position(|quota| *quota.caller == *caller)
     }
 
     /// The domain, if the book has it.
@@ -192,9 +240,18 @@ impl<'b> Plan<'b> {
             };
             let cost =
                 descriptor.map_or(largest, |descriptor| applied(descriptor).then_some(descriptor.cost));
+            let entries = descriptor.map_or(query.entries, |descriptor| query.entries_of(descriptor));
+            let named = found.named.map(|(number, by)| (self.callers[number].clone(), by));
+            let name = named.as_ref().and_then(|(quota, by)| quota.name(*by));
             let request = Request {
                 domain,
-                entries: descriptor.map_or(query.entries, |descriptor| query.entries_of(descriptor)),
+                entries: if found.granted.is_some() && found.rule.is_none() {
+                    &entries[..found.walked]
+                } else {
+                    entries
+                },
+                name: domain.caller_at(entries).zip(name),
+                granted: found.granted.map(|(grant, _)| grant),
                 adds: domain.matching == Matching::Leaf && found.rule.is_none_or(|rule| !rule.always),
                 cost: cost.unwrap_or_default().into(),
                 always: book.own_costs_always && descriptor.is_some_and(|descriptor| descriptor.own_cost),
@@ -202,13 +259,23 @@ impl<'b> Plan<'b> {
             self.found[at].fate = match (found.rule, descriptor.and_then(|descriptor| descriptor.limit)) {
                 _ if found.fate != Fate::Open => found.fate,
                 _ if found.exempt => Fate::Exempt,
-                (Some(rule), _) if rule.said.disabled => Fate::Disabled,
-                (Some(Rule { said: RuleDraft { limit: None, .. }, .. }), _) | (None, None) => Fate::Unlimited,
+                (Some(rule), _) if rule.is_disabled() => Fate::Disabled,
+                (Some(Rule { said: RuleDraft { limit: None, .. }, .. }), _) => Fate::Unlimited,
+                (None, None) if found.granted.is_none() => Fate::Unlimited,
                 _ if cost.is_none() => Fate::RefundIgnored,
                 (Some(rule @ Rule { said: RuleDraft { limit: Some(limit), .. }, .. }), _) => {
                     self.ask_rule(book, rule, limit, &request)
                 }
-                (None, Some(own)) => self.ask_own(book, own, &request),
+                (None, own) => {
+                    let granted = request.granted.map(|Grant { amount, unit }| OwnLimit {
+                        amount: amount.into(),
+                        window: unit.window(),
+                    });
+                    match granted.or(own) {
+                        Some(own) => self.ask_own(book, own, &request),
+                        None => Fate::Unlimited,
+                    }
+                }
             };
         }
         for at in 0..self.takes.len() {
@@ -225,8 +292,12 @@ impl<'b> Plan<'b> {
 
     #[inline(always)]
     fn ask_rule(&mut self, book: &'b Book, rule: &'b Rule, limit: &'b Limit, request: &Request<'_>) -> Fate {
+        let granted = request.granted.and_then(|grant| limit.granting(grant).ok());
         let (mut parts, mut tag) = (rule.start, None);
-        for (level, entry) in rule.path.iter().zip(request.domain.walked(request.entries)) {
+        if let Some(other) = granted.as_ref().filter(|other| !other.counts_like(limit)) {
+            parts = other.shape(book.secret.start().part(rule.domain.as_bytes()).part(rule.id.as_bytes()));
+        }
+        for (level, entry) in rule.path.iter().zip(request.walked()) {
             if level.key_open {
                 parts = parts.part(entry.key.as_bytes());
             }
@@ -244,7 +315,7 @@ impl<'b> Plan<'b> {
         let role = if book.all_quota && role == Role::Enforce { Role::Quota } else { role };
         let lease = rule.lease_of(request.entries).map(|name| rule.place(name));
         let name = match book.reference_names {
-            true => self.write_name(request, key, limit, Some(&rule.path)),
+            true => self.write_name(request, key, granted.as_ref().unwrap_or(limit), Some(&rule.path)),
             false => (0, 0),
         };
         let take = Planned {
@@ -254,7 +325,10 @@ impl<'b> Plan<'b> {
             role,
             rule: Some(rule),
             fresh: false,
-            limit: self.charged(limit, request),
+            limit: match granted {
+                None => self.charged(limit, request),
+                Some(granted) => self.keep(granted, request),
+            },
             name,
             cost: request.cost,
             lease,
@@ -277,14 +351,20 @@ impl<'b> Plan<'b> {
         }
     }
 
-    fn ask_own(&mut self, book: &Book, own: OwnLimit, request: &Request<'_>) -> Fate {
-        let Ok(limit) = request.domain.own_limit(own) else { return Fate::Impossible };
-        let limit = match request.always {
+    /// Keeps a limit that no rule has, charged as the request is to be.
+    fn keep(&mut self, limit: Limit, request: &Request<'_>) -> LimitOf<'b> {
+        self.own.push(match request.always {
             true => limit.clone().charging(Charge::Always).unwrap_or(limit),
             false => limit,
-        };
-        // No rule has an empty id, so no rule shares the counter.
-        let start = book.secret.start().part(request.domain.name.as_bytes()).part(b"");
+        });
+        LimitOf::Request(self.own.len() - 1)
+    }
+
+    fn ask_own(&mut self, book: &Book, own: OwnLimit, request: &Request<'_>) -> Fate {
+        let Ok(limit) = request.domain.own_limit(own) else { return Fate::Impossible };
+        // No rule has such an id, so no rule shares the counter, nor what a request brings one that was granted.
+        let whose: &[u8] = if request.granted.is_some() { b"quota" } else { b"" };
+        let start = book.secret.start().part(request.domain.name.as_bytes()).part(whose);
         let mut parts = limit.shape(start);
         for entry in request.domain.walked(request.entries) {
             parts = parts.part(entry.key.as_bytes()).part(entry.value.as_bytes());
@@ -301,12 +381,11 @@ impl<'b> Plan<'b> {
             role: if book.all_quota { Role::Quota } else { Role::Enforce },
             rule: None,
             fresh: false,
-            limit: LimitOf::Request(self.own.len()),
+            limit: self.keep(limit, request),
             name,
             cost: request.cost,
             lease: None,
         };
-        self.own.push(limit);
         Fate::Counted(self.merge(take, request.adds))
     }
 
@@ -327,7 +406,7 @@ impl<'b> Plan<'b> {
         self.names.push_str(&request.domain.name);
         self.names.push('_');
         let depth = path.map_or(usize::MAX, <[PathEntry]>::len);
-        for (at, entry) in request.domain.walked(request.entries).take(depth).enumerate() {
+        for (at, entry) in request.walked().take(depth).enumerate() {
             let level = path.and_then(|path| path.get(at));
             let shared = level.filter(|level| level.is_fixed()).and_then(|level| level.value.as_deref());
             for part in [entry.key, shared.unwrap_or(entry.value)] {
@@ -366,6 +445,10 @@ struct Request<'q> {
     domain: &'q Domain,
     /// Of its descriptor; of all, for a rule that always counts.
     entries: &'q [Entry<'q>],
+    /// Another name of the caller, and which entry's place it has.
+    name: Option<(usize, Entry<'q>)>,
+    /// What the caller was granted in the place of the limit.
+    granted: Option<Grant>,
     /// Do costs on one counter add, or does the largest count?
     adds: bool,
     cost: i128,
@@ -373,10 +456,22 @@ struct Request<'q> {
     always: bool,
 }
 
+impl<'q> Request<'q> {
+    /// The entries that lead to what it asks.
+    #[inline(always)]
+    fn walked(&self) -> impl Iterator<Item = Entry<'q>> {
+        let walked = self.entries.iter().enumerate().filter(|(_, entry)| !self.domain.reserves(entry));
+        walked.map(|(at, entry)| match self.name {
+            Some((place, name)) if place == at => name,
+            _ => *entry,
+        })
+    }
+}
+
 impl Found<'_> {
     /// Has it no say in its request?
     fn idle(&self) -> bool {
-        self.exempt || self.rule.is_some_and(|rule| rule.said.disabled)
+        self.exempt || self.rule.is_some_and(Rule::is_disabled)
     }
 }
 

@@ -6,7 +6,7 @@ use std::fmt;
 
 use ipnet::IpNet;
 
-use crate::{Book, Entry, Found, PathEntry, Rule};
+use crate::{Book, Entry, Found, Grant, GrantedBy, PathEntry, Rule};
 
 /// Somebody who is told what happens while [`Book::plan_recorded`] looks for rules.
 pub trait Recorder {
@@ -38,8 +38,12 @@ pub enum Event<'e> {
     Starts {
         /// Its number.
         descriptor: usize,
-        /// The tier that its entries say, where they are trusted.
+        /// The caller's tier: that of its quota, else the one that the entries say where they are trusted.
         tier: Option<&'e str>,
+        /// Is it that of its quota?
+        of_quota: bool,
+        /// Another name of the caller, in the place of its own: the descriptor is walked once more.
+        name: Option<Entry<'e>>,
         /// The top.
         top: Waypoint<'e>,
     },
@@ -64,6 +68,15 @@ pub enum Event<'e> {
         entry: Entry<'e>,
         /// Where no child fitted.
         at: Waypoint<'e>,
+    },
+    /// What holds for the caller alone, in the place of the limits there.
+    Granted {
+        /// Where; none is where no rule stands.
+        at: Option<Waypoint<'e>>,
+        /// How much.
+        grant: Grant,
+        /// By what.
+        by: GrantedBy,
     },
     /// What was found so far does not count: under `match: leaf` only the last entry's limits do.
     Passed(&'e [Found<'e>]),
@@ -95,6 +108,8 @@ pub enum How {
 pub enum ExemptBy<'e> {
     /// The caller's name is on the list.
     Caller(&'e str),
+    /// What is kept about the caller says so.
+    Whitelist(&'e str),
     /// The address is in a network of the list.
     Network {
         /// The address, as the request has it.

@@ -188,15 +188,50 @@ pub struct Rule {
     pub path: Arc<[PathEntry]>,
     /// It counts for every request of its domain.
     pub always: bool,
+    /// The state that somebody put it in, whatever was written.
+    pub state: Option<RuleState>,
     /// What all its keys begin with.
     pub(crate) start: KeyParts,
 }
 
+/// What a rule does about its limit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RuleState {
+    /// It refuses, for this part of the callers; for the others it is in shadow.
+    Enforce(Share),
+    /// It counts, and never refuses.
+    Shadow,
+    /// It is as if it were not there.
+    Disabled,
+}
+
 impl Rule {
+    /// The state that it is in: what was written, unless somebody said otherwise.
+    pub fn state(&self) -> RuleState {
+        let said = &self.said;
+        self.state.unwrap_or(match (said.disabled, said.shadow) {
+            (true, _) => RuleState::Disabled,
+            (_, true) => RuleState::Shadow,
+            _ => RuleState::Enforce(said.enforce.unwrap_or(Share::ALL)),
+        })
+    }
+
+    /// Is it as if it were not there?
+    #[inline]
+    pub(crate) fn is_disabled(&self) -> bool {
+        self.state.map_or(self.said.disabled, |state| state == RuleState::Disabled)
+    }
+
     /// What its verdict means for a request of `caller`.
     pub(crate) fn role(&self, caller: &[u8]) -> Role {
-        let enforced = || self.said.enforce.is_none_or(|share| self.lot(caller) < share.basis_points());
-        match (self.said.shadow, self.said.quota) {
+        let (shadow, enforce) = match self.state {
+            None => (self.said.shadow, self.said.enforce),
+            Some(RuleState::Enforce(Share::ALL)) => (false, None),
+            Some(RuleState::Enforce(share)) => (false, Some(share)),
+            Some(RuleState::Shadow | RuleState::Disabled) => (true, None),
+        };
+        let enforced = || enforce.is_none_or(|share| self.lot(caller) < share.basis_points());
+        match (shadow, self.said.quota) {
             (true, _) => Role::Shadow,
             _ if !enforced() => Role::Shadow,
             (_, true) => Role::Quota,

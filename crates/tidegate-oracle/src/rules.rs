@@ -6,6 +6,7 @@
 
 mod tree; // what a rule file says
 mod request; // what a request says
+mod callers; // what is known about callers
 mod judged; // what the judge says
 
 mod judge; // the rules of the rules
@@ -16,8 +17,9 @@ mod dice; // choices from a list of bytes
 mod random; // trees and requests whose parts collide
 mod yaml; // a tree as a rule file
 
+pub use callers::{Caller, Exception, Grant, Known};
 pub use dice::Dice;
-pub use judge::judge;
+pub use judge::{judge, judge_for};
 pub use judged::{Asked, Counter, Fate, Found, Judged, LimitName, Open, Role, RuleName, Shape};
 pub use request::{Descriptor, OwnLimit, Request};
 pub use tree::{Exempt, Matching, Node, Patch, RuleLimit, RuleTree, Tier};

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tidegate_core::{
-    Algorithm, Ask, Book, Bound, Fate, Found, Key, Limit, Micros, OnStoreFailure, Plan, Planned, Policy,
-    Query, Role, Tag, Verdict, told,
+    Algorithm, Ask, Book, Bound, Callers, Fate, Found, Key, Limit, Micros, OnStoreFailure, Plan, Planned,
+    Policy, Query, Role, Tag, Verdict, told,
 };
 use tidegate_counters::{Answer, Batch, Counters, Memory, Mode, Take, Unavailable};
 
@@ -84,6 +84,27 @@ impl Asks<'_> {
     }
 }
 
+/// What a request is decided by: the rules, and what is known about callers beside them.
+#[derive(Clone, Copy, Debug)]
+pub struct By<'r> {
+    /// The rules.
+    pub book: &'r Book,
+    /// The callers.
+    pub callers: Option<Callers<'r>>,
+}
+
+impl<'r> By<'r> {
+    /// By rules alone.
+    pub fn rules(book: &'r Book) -> Self {
+        Self { book, callers: None }
+    }
+
+    /// What counts for a request.
+    pub(crate) fn plan(&self, query: &Query<'_>, plan: &mut Plan<'r>) {
+        self.book.plan_recorded(query, self.callers, plan, &mut ());
+    }
+}
+
 /// Decides one request by `book`, on counters in memory, and shows what became of it to `view`.
 pub fn decide<R>(
     book: &Book,
@@ -93,12 +114,12 @@ pub fn decide<R>(
     room: &mut Room,
     view: impl FnOnce(&Decision<'_>) -> R,
 ) -> R {
-    decide_as(book, counters, query, &Asks::Planned, now, room, view)
+    decide_as(By::rules(book), counters, query, &Asks::Planned, now, room, view)
 }
 
 /// The same, for a request that may ask for something else.
 pub fn decide_as<R>(
-    book: &Book,
+    by: By<'_>,
     counters: &Memory,
     query: &Query<'_>,
     asks: &Asks<'_>,
@@ -108,7 +129,7 @@ pub fn decide_as<R>(
 ) -> R {
     let mut plan = std::mem::take(&mut room.plan).recycle();
     let mut batch = std::mem::take(&mut room.batch).recycle();
-    book.plan(query, &mut plan);
+    by.plan(query, &mut plan);
     let refusing = refusing(&plan);
     if lay_out(&plan, asks, refusing.as_ref(), OnStoreFailure::default(), &mut batch) {
         counters.take_now(&mut batch, now);
@@ -132,7 +153,7 @@ pub(crate) struct Terms {
 
 /// The same, on counters that may be elsewhere.
 pub(crate) async fn decide_elsewhere<R>(
-    book: &Book,
+    by: By<'_>,
     counters: &impl Counters,
     query: &Query<'_>,
     asks: &Asks<'_>,
@@ -142,7 +163,7 @@ pub(crate) async fn decide_elsewhere<R>(
 ) -> R {
     let mut plan = std::mem::take(&mut room.plan).recycle();
     let mut batch = std::mem::take(&mut room.batch).recycle();
-    book.plan(query, &mut plan);
+    by.plan(query, &mut plan);
     let refusing = refusing(&plan);
     if lay_out(&plan, asks, refusing.as_ref(), terms.otherwise, &mut batch) {
         if batch.takes(0).is_empty() {

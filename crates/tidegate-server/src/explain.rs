@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use tidegate_core::{Book, Matching, Micros, OnStoreFailure, Plan, Query, Role};
 use tidegate_counters::{Answer, Batch, Hand, Memory, Rehearsed, Unavailable};
 
-use crate::decide::{Asks, Decision, lay_out, refusing};
+use crate::decide::{Asks, By, Decision, lay_out, refusing};
 use walk::Walks;
 use words::ms_up;
 
@@ -244,12 +244,12 @@ impl Seen {
     /// Asks the counters. Nothing is charged, and nothing left behind.
     pub(crate) async fn on(
         hand: &Hand,
-        book: &Book,
+        by: By<'_>,
         query: &Query<'_>,
         now: Micros,
     ) -> Result<Self, Unavailable> {
         let (mut plan, mut batch) = (Plan::new(), Batch::new());
-        book.plan(query, &mut plan);
+        by.plan(query, &mut plan);
         let refusing = refusing(&plan);
         if !lay_out(&plan, &Asks::Planned, refusing.as_ref(), OnStoreFailure::default(), &mut batch) {
             return Ok(Self::default());
@@ -267,12 +267,17 @@ impl Seen {
 
 /// Says what would become of a request now, and why. Charges nothing, and leaves nothing behind.
 pub fn explain(book: &Book, counters: &Memory, query: &Query<'_>, now: Micros) -> Explanation {
-    explain_with(book, query, |batch| counters.rehearse_now(batch, now))
+    explain_as(By::rules(book), counters, query, now)
+}
+
+/// The same, by what is known about callers too.
+pub fn explain_as(by: By<'_>, counters: &Memory, query: &Query<'_>, now: Micros) -> Explanation {
+    explain_with(by, query, |batch| counters.rehearse_now(batch, now))
 }
 
 /// The same, after the counters were asked: by the same book, about the same request.
-pub(crate) fn explain_seen(book: &Book, query: &Query<'_>, seen: Seen) -> Explanation {
-    explain_with(book, query, |batch| {
+pub(crate) fn explain_seen(by: By<'_>, query: &Query<'_>, seen: Seen) -> Explanation {
+    explain_with(by, query, |batch| {
         batch.judge(|_, _, answers| {
             answers.iter_mut().zip(&seen.answers).for_each(|(answer, seen)| *answer = *seen);
             seen.admitted
@@ -282,12 +287,12 @@ pub(crate) fn explain_seen(book: &Book, query: &Query<'_>, seen: Seen) -> Explan
 }
 
 fn explain_with(
-    book: &Book,
+    by: By<'_>,
     query: &Query<'_>,
     rehearse: impl FnOnce(&mut Batch<'_>) -> Vec<Rehearsed>,
 ) -> Explanation {
     let (mut walks, mut plan, mut batch) = (Walks::new(query), Plan::new(), Batch::new());
-    book.plan_recorded(query, &mut plan, &mut walks);
+    by.book.plan_recorded(query, by.callers, &mut plan, &mut walks);
     let refusing = refusing(&plan);
     let rehearsed =
         match lay_out(&plan, &Asks::Planned, refusing.as_ref(), OnStoreFailure::default(), &mut batch) {
@@ -296,7 +301,7 @@ fn explain_with(
         };
     let decision = Decision::of(&plan, &batch, &Asks::Planned);
     let limits = limits::explained(&decision, &rehearsed, query, &walks);
-    let domain = domain(book, &plan, query, &walks);
+    let domain = domain(by.book, &plan, query, &walks);
     let Walks { descriptors, reasons, .. } = walks;
     let told = decision.told().filter(|_| !plan.refused()).filter(|take| {
         // Of a refused request one speaks that refuses; if none does, it was refused for something else.

@@ -19,10 +19,10 @@ mod tls; // certificates
 mod waiting; // futures of one thread
 mod xds; // the server that rules come from
 
-pub use decide::{Asks, Decision, Room, TAKES_MAX, decide, decide_as};
+pub use decide::{Asks, By, Decision, Room, TAKES_MAX, decide, decide_as};
 pub use explain::{
     ExplainedBound, ExplainedCounter, ExplainedDescriptor, ExplainedDomain, ExplainedEntry, ExplainedLimit,
-    ExplainedState, ExplainedStep, Explanation, Led, LimitFate, explain,
+    ExplainedState, ExplainedStep, Explanation, Led, LimitFate, explain, explain_as,
 };
 pub use internal_call::{
     InternalCalls, MAX_AGE_DEFAULT, Refused, SECRET_BYTES_MIN, SECRETS_MAX, SecretsError, Verified, sign,

@@ -13,7 +13,7 @@ use arc_swap::{ArcSwap, Guard};
 use http::HeaderValue;
 use tidegate_clock::Clock;
 use tidegate_config::LiveRules;
-use tidegate_core::{Ask, Book, Fate, Micros, OnStoreFailure, Plan, Query, Role, Verdict};
+use tidegate_core::{Ask, Book, Callers, Fate, Micros, OnStoreFailure, Plan, Query, Quotas, Role, Verdict};
 use tidegate_counters::{
     CircuitState, Hand, Memory, Mode, RedisStats, STORE_TIMES_US, Stats, Store, Unavailable,
 };
@@ -24,7 +24,7 @@ use tidegate_telemetry::{
 };
 use tokio::sync::Semaphore;
 
-use crate::decide::{Answered, Asks, Decision, Room, Terms, decide_as, decide_elsewhere};
+use crate::decide::{Answered, Asks, By, Decision, Room, Terms, decide_as, decide_elsewhere};
 use crate::internal_call::{InternalCalls, Refused};
 use crate::net::Places;
 use crate::policy::{self, StoreFailures};
@@ -52,6 +52,8 @@ pub(crate) const NO_RULES: &str = "no rate limit configuration loaded";
 pub struct InForce {
     /// The rules.
     pub book: Book,
+    /// What is known about callers beside them. One for all books: it changes entry by entry.
+    pub quotas: Arc<Quotas>,
     /// What callers are told they are called.
     pub names: PolicyNames,
     /// Where they are counted.
@@ -65,7 +67,25 @@ impl InForce {
     pub fn new(book: Book, cores: usize, before: Option<&Self>) -> Self {
         let names = PolicyNames::of(&book);
         let metrics = RuleMetrics::of(&book, cores, before.map(|before| &before.metrics));
-        Self { book, names, metrics, reference: None }
+        let quotas = before.map(|before| before.quotas.clone()).unwrap_or_default();
+        Self { book, quotas, names, metrics, reference: None }
+    }
+
+    /// The same, with what is known about callers.
+    #[must_use]
+    pub fn with_quotas(self, quotas: &Arc<Quotas>) -> Self {
+        Self { quotas: quotas.clone(), ..self }
+    }
+
+    /// What requests are decided by at a time.
+    #[inline]
+    pub(crate) fn at(&self, now: Micros) -> By<'_> {
+        By { book: &self.book, callers: Some(Callers { quotas: &self.quotas, now }) }
+    }
+
+    /// What counts for a request at a time.
+    pub(crate) fn plan<'b>(&'b self, query: &Query<'_>, now: Micros, plan: &mut Plan<'b>) {
+        self.at(now).plan(query, plan);
     }
 
     /// The same, counted by the reference server's names too.
@@ -344,7 +364,7 @@ impl Core {
         let decided = catch_unwind(AssertUnwindSafe(|| {
             self.fault(query);
             let mut room = self.room();
-            let result = decide_as(&in_force.book, memory, query, asks, now, &mut room, |decision| {
+            let result = decide_as(in_force.at(now), memory, query, asks, now, &mut room, |decision| {
                 self.tell(decision, &in_force, query, asker);
                 view(Decided::Counted(decision, &in_force))
             });
@@ -369,8 +389,8 @@ impl Core {
             let mut room = self.room();
             let (now, patience, otherwise) =
                 (self.node.wall_now(), self.patience(asker), self.node.on_failure);
-            let (book, terms) = (&in_force.book, Terms { now, patience, otherwise });
-            let result = decide_elsewhere(book, &self.hand, query, asks, &terms, &mut room, |answered| {
+            let (by, terms) = (in_force.at(now), Terms { now, patience, otherwise });
+            let result = decide_elsewhere(by, &self.hand, query, asks, &terms, &mut room, |answered| {
                 view(match answered {
                     Answered::Decided { decision, trouble } => {
                         self.tell(decision, &in_force, query, asker);
@@ -445,7 +465,7 @@ impl Core {
     fn broken(&self, in_force: &InForce, query: &Query<'_>) -> OnStoreFailure {
         let found = catch_unwind(AssertUnwindSafe(|| {
             let mut plan = Plan::new();
-            in_force.book.plan(query, &mut plan);
+            in_force.plan(query, self.node.now(), &mut plan);
             policy::of_plan(&plan)
         }));
         let policy = found.ok().flatten().unwrap_or(self.node.on_failure);

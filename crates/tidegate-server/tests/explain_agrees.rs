@@ -16,9 +16,12 @@ use std::task::{Context, Poll, Waker};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use tidegate_core::{Book, Micros, Query};
+use tidegate_core::{Callers, Micros, Query};
 use tidegate_counters::{Counters, Memory, MemorySize};
-use tidegate_server::{Decision, ExplainedCounter, Explanation, LimitFate, Room, decide, explain};
+use tidegate_server::{
+    Asks, By, Decision, ExplainedCounter, Explanation, LimitFate, Room, decide, decide_as, explain,
+    explain_as,
+};
 
 const START: Micros = Micros::from_secs(1_800_000_000);
 
@@ -51,19 +54,37 @@ proptest! {
         for (which, wait_ms) in traffic.0 {
             now = now.plus(Micros::from_millis(wait_ms));
             let request = &case.requests[which % case.requests.len()];
-            drafts::with_query(request, |query| check(&book, &counters, query, now))
+            drafts::with_query(request, |query| check(By::rules(&book), &counters, query, now))
+                .map_err(|error| TestCaseError::fail(format!("{error}\nof {request}")))?;
+        }
+    }
+
+    #[test]
+    fn what_is_explained_of_known_callers_is_what_is_decided(
+        case in cases::case_of_callers(),
+        traffic in traffic(),
+    ) {
+        let book = drafts::book(&case.trees).with_default_domain(Some(&case.known.default_domain));
+        let quotas = drafts::quotas(&case.known);
+        let callers = Some(Callers { quotas: &quotas, now: Micros::new(case.known.now_us) });
+        let counters = Memory::new(MemorySize::of_bytes(1 << 20), START).expect("memory");
+        let mut now = START;
+        for (which, wait_ms) in traffic.0 {
+            now = now.plus(Micros::from_millis(wait_ms));
+            let request = &case.requests[which % case.requests.len()];
+            drafts::with_query(request, |query| check(By { book: &book, callers }, &counters, query, now))
                 .map_err(|error| TestCaseError::fail(format!("{error}\nof {request}")))?;
         }
     }
 }
 
 /// Explains a request twice, decides it, and compares.
-fn check(book: &Book, counters: &Memory, query: &Query<'_>, now: Micros) -> Result<(), TestCaseError> {
-    let explained = explain(book, counters, query, now);
-    prop_assert_eq!(&explained, &explain(book, counters, query, now), "an explanation changed something");
+fn check(by: By<'_>, counters: &Memory, query: &Query<'_>, now: Micros) -> Result<(), TestCaseError> {
+    let explained = explain_as(by, counters, query, now);
+    prop_assert_eq!(&explained, &explain_as(by, counters, query, now), "an explanation changed something");
     check_text(&explained)?;
-    check_wait(book, counters, query, now, &explained)?;
-    let keys = decide(book, counters, query, now, &mut Room::default(), |decision| {
+    check_wait(by, counters, query, now, &explained)?;
+    let keys = decide_as(by, counters, query, &Asks::Planned, now, &mut Room::default(), |decision| {
         check_decision(&explained, decision)?;
         let takes = decision.plan.takes().iter();
         Ok::<_, TestCaseError>(
@@ -124,7 +145,7 @@ fn check_decision(explained: &Explanation, decision: &Decision<'_>) -> Result<()
 
 /// When it is said to pass, it passes; and a moment before it does not.
 fn check_wait(
-    book: &Book,
+    by: By<'_>,
     counters: &Memory,
     query: &Query<'_>,
     now: Micros,
@@ -136,13 +157,13 @@ fn check_wait(
     if keys.windows(2).any(|pair| pair[0] == pair[1]) {
         return Ok(()); // Two takes on one counter: each says when it would pass alone.
     }
-    let then = explain(book, counters, query, now.plus(Micros::from_millis(wait_ms)));
+    let then = explain_as(by, counters, query, now.plus(Micros::from_millis(wait_ms)));
     prop_assert!(then.admitted, "{}\nand then\n{}", explained.render(), then.render());
     // A request that is charged all the same, or gives back, makes its own wait longer or shorter; an explanation does neither.
     // And limits tell the time in ticks, of a second at most.
     let is_idle = counted(explained).all(|counter| counter.charged == 0);
     if let Some(earlier_ms) = wait_ms.checked_sub(1_002).filter(|_| is_idle) {
-        let then = explain(book, counters, query, now.plus(Micros::from_millis(earlier_ms)));
+        let then = explain_as(by, counters, query, now.plus(Micros::from_millis(earlier_ms)));
         prop_assert!(!then.admitted, "{}\nbut already\n{}", explained.render(), then.render());
     }
     Ok(())

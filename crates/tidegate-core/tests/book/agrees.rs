@@ -22,6 +22,12 @@ proptest! {
     }
 
     #[test]
+    fn the_book_grants_what_the_judge_grants(case in cases::case_of_callers()) {
+        let book = drafts::book(&case.trees).with_default_domain(Some(&case.known.default_domain));
+        compare::check(&book, &case)?;
+    }
+
+    #[test]
     fn sharing_without_a_wildcard_changes_nothing(case in cases::case().prop_map(with_idle_flag)) {
         compare::check(&drafts::book(&case.trees), &case)?;
     }

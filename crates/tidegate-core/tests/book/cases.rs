@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use tidegate_oracle::rules::{Dice, Matching, Request, RuleTree};
+use tidegate_oracle::rules::{Dice, Known, Matching, Request, RuleTree};
 
 /// Requests to one book, so that their counters can be compared.
 const REQUESTS: usize = 12;
@@ -24,6 +24,19 @@ pub(crate) fn proof(cases: u32) -> ProptestConfig {
 pub(crate) struct Case {
     pub(crate) trees: Vec<RuleTree>,
     pub(crate) requests: Vec<Request>,
+    /// What is known about callers.
+    pub(crate) known: Known,
+}
+
+/// The same, where something is known about the callers.
+pub(crate) fn case_of_callers() -> impl Strategy<Value = Case> {
+    prop::collection::vec(any::<u8>(), 600..1_800).prop_map(|bytes| {
+        let mut dice = Dice::new(bytes);
+        let mut case = Case::from_dice(&mut dice);
+        case.know_other_names(&mut dice);
+        case.known = Known::random(&mut dice, &case.trees, &case.requests);
+        case
+    })
 }
 
 pub(crate) fn case() -> impl Strategy<Value = Case> {
@@ -31,6 +44,26 @@ pub(crate) fn case() -> impl Strategy<Value = Case> {
 }
 
 impl Case {
+    /// Some rules become rules about users and clients, and some requests say who those are.
+    fn know_other_names(&mut self, dice: &mut Dice) {
+        let names = [("a", "user_id"), ("b", "client_id")];
+        for node in self.trees.iter_mut().flat_map(|tree| &mut tree.descriptors) {
+            let name = names.iter().find(|(key, _)| *key == node.key);
+            if let Some((_, name)) = name.filter(|_| !dice.once_in(3)) {
+                node.key = (*name).to_owned();
+            }
+        }
+        let descriptors = self.requests.iter_mut().flat_map(|request| &mut request.descriptors);
+        for (key, _) in descriptors.flat_map(|descriptor| &mut descriptor.entries) {
+            let name = names.iter().find(|(other, _)| other == key);
+            if let Some((_, name)) = name.filter(|_| dice.once_in(4)) {
+                *key = (*name).to_owned();
+            } else if dice.once_in(6) {
+                *key = self.trees[0].quota_key.clone();
+            }
+        }
+    }
+
     fn from_dice(dice: &mut Dice) -> Self {
         let mut trees = vec![RuleTree::random(dice, RuleTree::DOMAINS[0])];
         match dice.roll(4) {
@@ -50,7 +83,7 @@ impl Case {
                 _ => Request::random(dice, &trees),
             });
         }
-        Self { trees, requests }
+        Self { trees, requests, known: Known::default() }
     }
 }
 
@@ -59,6 +92,6 @@ impl std::fmt::Debug for Case {
         for tree in &self.trees {
             writeln!(out, "---\n{}", tree.to_yaml())?;
         }
-        Ok(())
+        if self.known == Known::default() { Ok(()) } else { writeln!(out, "{:#?}", self.known) }
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use proptest::prelude::*;
-use tidegate_core::{Ask, Book, Fate, Key, Plan, Planned, Role, Rule};
-use tidegate_oracle::rules::{self, Asked, Counter, Judged, LimitName, Request, RuleName, judge};
+use tidegate_core::{Ask, Book, Callers, Fate, Key, Micros, Plan, Planned, Role, Rule};
+use tidegate_oracle::rules::{self, Asked, Counter, Judged, LimitName, Request, RuleName, judge_for};
 
 use crate::cases::Case;
 use crate::{drafts, subject};
@@ -23,10 +23,12 @@ struct Counters {
 pub(crate) fn check(book: &Book, case: &Case) -> Result<(), TestCaseError> {
     let mut counters = Counters::default();
     let mut plan = Plan::new();
+    let quotas = drafts::quotas(&case.known);
+    let callers = Callers { quotas: &quotas, now: Micros::new(case.known.now_us) };
     for request in &case.requests {
-        let judged = judge(&case.trees, request);
+        let judged = judge_for(&case.trees, &case.known, request);
         let about = request.to_string();
-        drafts::with_query(request, |query| book.plan(query, &mut plan));
+        drafts::with_query(request, |query| book.plan_for(query, callers, &mut plan));
         prop_assert_eq!(plan.domain().is_some(), judged.known, "domain of {}", about);
         prop_assert_eq!(plan.exempt(), judged.exempt, "exempt: {}", about);
         prop_assert_eq!(plan.refused(), judged.refused, "refused: {}", about);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 use tidegate_oracle::rules::{
-    Asked, Counter, Fate, Judged, Matching, Node, Open, Request, Role, RuleTree, Tier, fits, judge,
+    Asked, Counter, Fate, Judged, Matching, Node, Open, Request, Role, RuleTree, Tier, fits, judge, judge_for,
 };
 
 use crate::cases::{self, Case};
@@ -37,6 +37,43 @@ fn cases_reach_every_corner() {
                 see_ask(&mut seen, &judged, ask);
                 seen.see("a counter of an earlier request", !counters.insert(ask.counter.clone()));
             }
+        }
+    }
+    let missed: Vec<_> = seen.0.iter().filter(|(_, times)| **times < TIMES_MIN).collect();
+    assert!(missed.is_empty(), "hardly reached: {missed:?} of {:#?}", seen.0);
+}
+
+#[test]
+fn cases_of_callers_reach_every_corner() {
+    let mut runner = TestRunner::new(cases::proof(1));
+    let mut seen = Seen::default();
+    for _ in 0..CASES {
+        let case = cases::case_of_callers().new_tree(&mut runner).expect("a case").current();
+        for request in &case.requests {
+            let (without, with) = (judge(&case.trees, request), judge_for(&case.trees, &case.known, request));
+            seen.see("exempt by the list", with.exempt && !without.exempt);
+            seen.see("more is found", with.found.len() > without.found.len() && !without.found.is_empty());
+            seen.see("less is found", with.found.len() < without.found.len() && !with.found.is_empty());
+            for ask in &with.asks {
+                seen.see("granted where no rule is", matches!(ask.counter, Counter::Granted { .. }));
+                let before = without.asks.iter().find(|before| before.counter == ask.counter);
+                seen.see(
+                    "other numbers on one counter",
+                    before.is_some_and(|before| before.spec != ask.spec),
+                );
+                let Counter::Rule { name, open, .. } = &ask.counter else { continue };
+                let same = |before: &Asked| matches!(&before.counter, Counter::Rule { name: other, .. } if other == name);
+                seen.see("another counter of the rule", before.is_none() && without.asks.iter().any(same));
+                let is_other = |(key, _): &(String, Option<String>)| key == "user_id" || key == "client_id";
+                seen.see("found by another name", name.path.iter().any(is_other) && !open.is_empty());
+            }
+            let tier_of = |judged: &Judged| -> Vec<_> {
+                judged.found.iter().filter_map(|found| found.rule.clone()?.1).collect()
+            };
+            seen.see(
+                "of the tier of a quota",
+                tier_of(&with) != tier_of(&without) && !tier_of(&with).is_empty(),
+            );
         }
     }
     let missed: Vec<_> = seen.0.iter().filter(|(_, times)| **times < TIMES_MIN).collect();
@@ -158,6 +195,7 @@ fn see_ask(seen: &mut Seen, judged: &Judged, ask: &Asked) {
     seen.see("enforced for some", ask.role == Role::EnforceOrShadow);
     seen.see("quota for some", ask.role == Role::QuotaOrShadow);
     match &ask.counter {
+        Counter::Granted { .. } => {}
         Counter::Own { .. } => {
             seen.see("own limit", true);
             seen.see("own limits merged", finders.len() > 1);

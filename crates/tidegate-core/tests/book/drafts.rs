@@ -1,8 +1,8 @@
 //! The oracle's trees and requests in the core's words.
 
 use tidegate_core::{
-    Algorithm, Book, Descriptor, DescriptorDraft, DomainDraft, Entry, Exempt, Matching, Micros, OwnLimit,
-    Query, RuleDraft, Secret, Share,
+    Algorithm, Book, Descriptor, DescriptorDraft, DomainDraft, Entry, Exempt, Grant, Matching, Micros,
+    Override, OwnLimit, Query, Quota, QuotaMore, QuotaUnit, Quotas, RuleDraft, Secret, Share, Tier,
 };
 use tidegate_oracle::{self as oracle, rules};
 
@@ -75,6 +75,44 @@ fn exempt(exempt: &rules::Exempt) -> Exempt {
 fn algorithm(algorithm: oracle::Algorithm) -> Algorithm {
     let name = algorithm.name();
     Algorithm::ALL.into_iter().find(|candidate| candidate.name() == name).expect("the same names")
+}
+
+/// What is known about callers.
+pub(crate) fn quotas(known: &rules::Known) -> Quotas {
+    let boxed = |text: &Option<String>| text.as_deref().map(Box::from);
+    let quotas = Quotas::default();
+    for caller in &known.callers {
+        let more = QuotaMore {
+            domain: boxed(&caller.domain),
+            user: boxed(&caller.user),
+            client: boxed(&caller.client),
+        };
+        quotas.put(Quota {
+            caller: caller.name.as_str().into(),
+            tier: caller.tier.as_deref().map(Into::into),
+            overrides: caller.exceptions.iter().map(exception).collect(),
+            whitelisted: caller.whitelisted,
+            more: (more != QuotaMore::default()).then(|| Box::new(more)),
+        });
+    }
+    let tier = |(name, all): &(String, Vec<rules::Exception>)| Tier {
+        name: name.as_str().into(),
+        overrides: all.iter().map(exception).collect(),
+    };
+    quotas.set_tiers(known.tiers.iter().map(tier));
+    quotas
+}
+
+fn exception(said: &rules::Exception) -> Override {
+    Override {
+        below: said.below.iter().map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect(),
+        grant: Grant {
+            amount: u32::try_from(said.grant.amount).expect("32 bits"),
+            unit: QuotaUnit::named(said.grant.unit).expect("the same units"),
+        },
+        from: Micros::new(said.from_us),
+        until: Micros::new(said.until_us),
+    }
 }
 
 /// Hands a request over as a query, which borrows from it.

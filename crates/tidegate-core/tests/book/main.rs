@@ -13,5 +13,6 @@ mod corners; // do the random cases reach everything?
 mod recorded; // what is told of a walk
 mod kept; // where counters are kept
 mod ids; // different rules have different ids
+mod states; // rules that somebody put in another state
 mod shares; // `enforce: N%`
 mod worked; // examples by hand, and disagreements of the past

@@ -52,7 +52,7 @@ fn is_wild(level: &PathEntry) -> bool {
 impl Recorder for Auditor {
     fn record(&mut self, event: Event<'_>) {
         let is_right = match event {
-            Event::Starts { descriptor, tier, top } => {
+            Event::Starts { descriptor, tier, top, .. } => {
                 self.found.resize(descriptor + 1, Vec::new());
                 self.tier = tier.map(str::to_owned);
                 self.go_to(top);
@@ -106,7 +106,7 @@ proptest! {
         for request in &case.requests {
             let mut auditor = Auditor::default();
             drafts::with_query(request, |query| {
-                book.plan_recorded(query, &mut plan, &mut auditor);
+                book.plan_recorded(query, None, &mut plan, &mut auditor);
                 book.plan(query, &mut silent);
             });
             prop_assert!(auditor.wrong.is_empty(), "{:#?} of {}", auditor.wrong, request);
@@ -172,7 +172,7 @@ fn limits_on_the_way_are_told_where_only_the_last_count() {
         let book = drafts::book(std::slice::from_ref(&tree));
         let mut passed = Passed(Vec::new());
         drafts::with_query(&Request { domain: "d".to_owned(), descriptors }, |query| {
-            book.plan_recorded(query, &mut Plan::new(), &mut passed);
+            book.plan_recorded(query, None, &mut Plan::new(), &mut passed);
         });
         assert_eq!(passed.0, expected, "{matching:?}");
     }

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use super::callers::{Caller, Grant, Known};
 use super::judged::{Counter, Fate, Found, Judged, LimitName, Role, RuleName, Shape};
 use super::merge::merge;
 use super::request::{Descriptor, OwnLimit, Request};
@@ -35,6 +36,11 @@ pub(super) struct Finding {
 
 /// Which rules a request finds, what becomes of them, and which counters are asked.
 pub fn judge(trees: &[RuleTree], request: &Request) -> Judged {
+    judge_for(trees, &Known::default(), request)
+}
+
+/// The same, where something is known about callers.
+pub fn judge_for(trees: &[RuleTree], known: &Known, request: &Request) -> Judged {
     let Some(tree) = trees.iter().find(|tree| tree.domain == request.domain) else {
         return Judged::default();
     };
@@ -44,11 +50,23 @@ pub fn judge(trees: &[RuleTree], request: &Request) -> Judged {
     if request.descriptors.iter().any(|descriptor| is_exempt(tree, tree.exempt.as_ref(), descriptor)) {
         return Judged { known: true, exempt: true, ..Judged::default() };
     }
+    let of_request =
+        || request.descriptors.iter().flat_map(|descriptor| descriptor.values_of(&tree.quota_key));
+    if of_request().any(|name| known.caller(tree, name).is_some_and(|caller| caller.whitelisted)) {
+        return Judged { known: true, exempt: true, ..Judged::default() };
+    }
     let mut findings = Vec::new();
     for (number, descriptor) in request.descriptors.iter().enumerate() {
-        match descriptor.limit {
-            Some(own) => findings.push(own_finding(tree, number, descriptor, own)),
-            None => findings.extend(findings_of(tree, number, descriptor)),
+        if let Some(own) = descriptor.limit {
+            findings.push(own_finding(tree, number, descriptor, own));
+            continue;
+        }
+        let caller = descriptor.value_of(&tree.quota_key).and_then(|name| known.caller(tree, name));
+        findings.extend(findings_of(tree, number, descriptor, known, caller, None));
+        for (key, name) in caller.map(Caller::other_names).unwrap_or_default() {
+            if request.descriptors.iter().all(|descriptor| descriptor.value_of(key).is_none()) {
+                findings.extend(findings_of(tree, number, descriptor, known, caller, Some((key, name))));
+            }
         }
     }
     findings.extend(findings_always(tree, request));
@@ -94,35 +112,89 @@ fn is_replaced(finding: &Finding, all: &[Finding]) -> bool {
     all.iter().any(|other| other.applies() && other.names(finding) && !finding.names(other))
 }
 
-/// What a descriptor finds in the tree.
-fn findings_of(tree: &RuleTree, number: usize, descriptor: &Descriptor) -> Vec<Finding> {
-    let entries = without_reserved(tree, descriptor);
+/// What a descriptor finds in the tree, under the caller's own name or another.
+fn findings_of(
+    tree: &RuleTree,
+    number: usize,
+    descriptor: &Descriptor,
+    known: &Known,
+    caller: Option<&Caller>,
+    other_name: Option<(&str, &str)>,
+) -> Vec<Finding> {
+    let mut entries = without_reserved(tree, descriptor);
+    let caller_at = entries.iter().position(|(key, _)| *key == tree.quota_key);
+    if let (Some((key, name)), Some(at)) = (other_name, caller_at) {
+        entries[at] = (key.to_owned(), name.to_owned());
+    }
     let way = walk::walk(&tree.descriptors, &entries);
+    let tier = caller.and_then(|caller| caller.tier.as_deref()).or_else(|| tier_of(tree, descriptor));
     let mut findings = Vec::new();
-    for depth in 1..=way.len() {
+    for depth in 1..=entries.len() {
         let counts = match tree.matching {
             Matching::Leaf => depth == entries.len(),
             Matching::Path => true,
         };
-        if counts {
-            let way = &way[..depth];
-            let exempt = way.iter().any(|node| is_exempt(tree, node.exempt.as_ref(), descriptor));
-            let limits = limits_at(tree, way, &entries, tier_of(tree, descriptor));
-            findings.extend(limits.into_iter().map(|(limit, finding)| {
-                let lease =
-                    limit.lease_id.as_ref().and_then(|key| descriptor.value_of(key)).map(str::to_owned);
-                let places =
-                    finding.spec.as_ref().is_some_and(|spec| spec.algorithm == Algorithm::Concurrency);
-                let cost = match cost_of(tree, descriptor) {
-                    // Under its id a place is given back in every domain.
-                    None if places && lease.is_some() => Some(descriptor.cost),
-                    cost => cost,
-                };
-                Finding { descriptor: Some(number), exempt, cost, lease, ..finding }
-            }));
+        if !counts {
+            continue;
         }
+        let on_the_way = &way[..depth.min(way.len())];
+        let exempt = on_the_way.iter().any(|node| is_exempt(tree, node.exempt.as_ref(), descriptor));
+        // Counted from the caller's entry, whatever is reserved.
+        let below = caller_at.filter(|at| *at < depth).map(|at| &entries[at + 1..depth]);
+        let grant =
+            below.filter(|_| other_name.is_none()).and_then(|below| known.granted(caller, tier, below));
+        let found = match (depth <= way.len(), grant) {
+            (true, None) => limits_at(tree, on_the_way, &entries, tier),
+            (true, Some(grant)) => granted_at(tree, on_the_way, &entries, tier, grant),
+            (false, Some(grant)) => vec![granted_alone(tree, &entries[..depth], grant)],
+            (false, None) => Vec::new(),
+        };
+        findings.extend(found.into_iter().map(|(limit, finding)| {
+            let lease = limit.lease_id.as_ref().and_then(|key| descriptor.value_of(key)).map(str::to_owned);
+            let places = finding.spec.as_ref().is_some_and(|spec| spec.algorithm == Algorithm::Concurrency);
+            let cost = match cost_of(tree, descriptor) {
+                // Under its id a place is given back in every domain.
+                None if places && lease.is_some() => Some(descriptor.cost),
+                cost => cost,
+            };
+            Finding { descriptor: Some(number), exempt, cost, lease, ..finding }
+        }));
     }
     findings
+}
+
+/// One limit in the place of those at the end of a way: the one that is for the same time, or the first, with other numbers.
+fn granted_at(
+    tree: &RuleTree,
+    way: &[&Node],
+    entries: &[(String, String)],
+    tier: Option<&str>,
+    grant: Grant,
+) -> Vec<(RuleLimit, Finding)> {
+    let mut limits = limits_at(tree, way, entries, tier);
+    limits.retain(|(_, finding)| finding.spec.is_some());
+    let same =
+        limits.iter().position(|(_, finding)| finding.spec.as_ref().is_some_and(|spec| grant.is_for(spec)));
+    if limits.is_empty() {
+        return vec![granted_alone(tree, &entries[..way.len()], grant)];
+    }
+    let (limit, mut finding) = limits.swap_remove(same.unwrap_or(0));
+    let spec = finding.spec.as_ref().map(|spec| grant.applied_to(spec));
+    if let (Some(spec), Some(Counter::Rule { shape, .. })) = (&spec, &mut finding.counter) {
+        *shape = Shape::of(spec);
+    }
+    vec![(limit, Finding { spec, ..finding })]
+}
+
+/// A limit where there is no rule: as if the request had brought it, and yet not the same.
+fn granted_alone(tree: &RuleTree, entries: &[(String, String)], grant: Grant) -> (RuleLimit, Finding) {
+    let descriptor = Descriptor { entries: entries.to_vec(), cost: 0, limit: None };
+    let own = OwnLimit { amount: grant.amount, window_us: grant.window_us() };
+    let mut finding = own_finding(tree, 0, &descriptor, own);
+    if let Some(Counter::Own { domain, shape, entries }) = finding.counter {
+        finding.counter = Some(Counter::Granted { domain, shape, entries });
+    }
+    (RuleLimit::new(0, 0), finding)
 }
 
 /// What every request finds.

@@ -83,6 +83,15 @@ pub enum Counter {
         /// The entries of the descriptor.
         entries: Vec<(String, String)>,
     },
+    /// Of a limit that a caller was granted where there is no rule.
+    Granted {
+        /// The domain.
+        domain: String,
+        /// How it counts.
+        shape: Shape,
+        /// The entries that lead there.
+        entries: Vec<(String, String)>,
+    },
 }
 
 /// A rule by its place, whatever the text of its id.

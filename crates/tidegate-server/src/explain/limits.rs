@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use tidegate_core::{
-    Algorithm, Ask, Bound, Fate, Found, Limit, Outcome, Planned, Query, Role, Rule, Verdict,
+    Algorithm, Ask, Bound, Fate, Found, Limit, Outcome, Planned, Query, Role, Rule, RuleState, Verdict,
 };
 use tidegate_counters::{Inspection, Mode, Rehearsed};
 
@@ -95,7 +95,11 @@ impl Group<'_> {
             }
             (Fate::Unlimited, _) => (LimitFate::Unlimited, "it says that there is no limit".to_owned()),
             (Fate::Replaced, _) => (LimitFate::Replaced, replaced(plan.replaced_by(found))),
-            (Fate::Disabled, _) => (LimitFate::Disabled, "it is switched off (`disabled: true`)".to_owned()),
+            (Fate::Disabled, _) => {
+                let by_hand = rule.is_some_and(|rule| rule.state.is_some());
+                let how = if by_hand { "by hand" } else { "(`disabled: true`)" };
+                (LimitFate::Disabled, format!("it is switched off {how}"))
+            }
             (Fate::Exempt, _) => {
                 let why = walks.exempt(found.descriptor, found.rule).unwrap_or("whoever asks is exempt");
                 (LimitFate::Exempt, why.to_owned())
@@ -246,10 +250,15 @@ fn role(planned: &Planned<'_>) -> (&'static str, Option<String>) {
         Role::Enforce => ("enforce", None),
         Role::Quota => ("quota", Some("in quota mode: of all such limits one has to pass".to_owned())),
         Role::Shadow => {
-            let share = rule.filter(|rule| !rule.said.shadow).and_then(|rule| rule.said.enforce);
-            let says = match share {
-                None => "in shadow: it counts, and never decides".to_owned(),
-                Some(share) => {
+            let by_hand = rule.is_some_and(|rule| rule.state.is_some());
+            let says = match rule.map(Rule::state) {
+                None | Some(RuleState::Shadow | RuleState::Disabled) if by_hand => {
+                    "put in shadow by hand: it counts, and never decides".to_owned()
+                }
+                None | Some(RuleState::Shadow | RuleState::Disabled) => {
+                    "in shadow: it counts, and never decides".to_owned()
+                }
+                Some(RuleState::Enforce(share)) => {
                     let percent = f64::from(share.basis_points()) / 100.0;
                     format!(
                         "in shadow for this caller: it is enforced for {percent}% of callers, and not for this one"

@@ -1,7 +1,9 @@
 //! How the rules were found: a recorder that writes down where each entry led, and why no further.
 
 use tidegate_config::{nearest, quoted};
-use tidegate_core::{Book, Domain, Entry, Event, ExemptBy, How, PathEntry, Query, Recorder, Rule, Waypoint};
+use tidegate_core::{
+    Book, Domain, Entry, Event, ExemptBy, GrantedBy, How, PathEntry, Query, Recorder, Rule, Waypoint,
+};
 
 use super::words::{self, list, node, quoted_entry, shown};
 use super::{ExplainedDescriptor, ExplainedStep, Led};
@@ -25,6 +27,8 @@ pub(super) struct Walks {
     exempt_always: Vec<(usize, String)>,
     /// The descriptor whose way is being walked.
     at: usize,
+    /// Under which other name of the caller, if it is that.
+    named: Option<String>,
 }
 
 impl Walks {
@@ -85,11 +89,32 @@ impl Recorder for Walks {
                 self.at = descriptor;
                 self.note("it brings its own limit, so no rules were looked for".to_owned());
             }
-            Event::Starts { descriptor, tier, .. } => {
-                self.at = descriptor;
+            Event::Starts { descriptor, tier, of_quota, name, .. } => {
+                (self.at, self.named) = (descriptor, name.map(|name| quoted_entry(&name)));
                 if let (Some(tier), Some(explained)) = (tier, self.descriptors.get_mut(descriptor)) {
                     explained.tier = Some(shown(tier));
                 }
+                if let Some(tier) = tier.filter(|_| of_quota && name.is_none()) {
+                    self.note(format!("the caller's quota says that its tier is {}", quoted(tier)));
+                }
+            }
+            // Once more, under another name of the caller: what it finds is told, and the steps are those of before.
+            Event::Led { to, of_tier, .. } if self.named.is_some() => {
+                let (limits, _) = self.limits_at(to, of_tier);
+                if let Some(named) = self.named.clone().filter(|_| !limits.is_empty()) {
+                    let names: Vec<String> = limits.iter().map(|name| quoted(name)).collect();
+                    self.note(format!("the caller is also {named}; limits there: {}", list(&names)));
+                }
+            }
+            Event::Reserved(_) | Event::Lost { .. } if self.named.is_some() => {}
+            Event::Granted { at, grant, by } => {
+                let said = match by {
+                    GrantedBy::Override => "an override of the caller's own".to_owned(),
+                    GrantedBy::Tier => "what the control plane says of the caller's tier".to_owned(),
+                };
+                let stead =
+                    if at.is_some() { "in the place of the limits there" } else { "where no rule stands" };
+                self.note(format!("{said} holds {stead}: {} per {}", grant.amount, grant.unit.name()));
             }
             Event::Reserved(entry) => {
                 let says = match entry.key {
@@ -240,6 +265,7 @@ fn led(entry: &Entry<'_>, how: How, to: Waypoint<'_>) -> (Led, String) {
 fn exempt(by: ExemptBy<'_>) -> String {
     match by {
         ExemptBy::Caller(caller) => format!("caller {} is exempt", quoted(caller)),
+        ExemptBy::Whitelist(caller) => format!("caller {}, being whitelisted, is exempt", quoted(caller)),
         ExemptBy::Network { address, network } => {
             format!("address {}, being in `{network}`, is exempt", quoted(address))
         }

@@ -104,17 +104,17 @@ async fn explained(core: &Core, verb: Verb, bytes: Bytes) -> Result<(Answer, Req
     let asked = explainable(&bytes)?;
     // The same rules for both: what is explained is what was asked.
     let in_force = Guard::into_inner(core.node.rules.in_force());
+    let now = if core.waits() { core.node.wall_now() } else { core.node.now() };
     let seen = {
         let parts = asked.parts(core.node.default_domain(&in_force.book), Some(&lease))?;
-        let now = if core.waits() { core.node.wall_now() } else { core.node.now() };
-        Seen::on(&core.hand, &in_force.book, &parts.query(), now).await
+        Seen::on(&core.hand, in_force.at(now), &parts.query(), now).await
     };
     let seen = seen.map_err(|why| HttpError::unavailable(&why))?;
     let bytes = bytes.clone();
     aside(core, move |node| {
         let asked = explainable(&bytes)?;
         let parts = asked.parts(node.default_domain(&in_force.book), Some(&lease))?;
-        let explanation = explain_seen(&in_force.book, &parts.query(), seen);
+        let explanation = explain_seen(in_force.at(now), &parts.query(), seen);
         let body = serde_json::to_vec(&Explained { text: explanation.render(), explanation: &explanation })
             .map_err(|error| HttpError::broken(error.to_string()))?;
         let outcome = if explanation.admitted { RequestOutcome::Admitted } else { RequestOutcome::Refused };
@@ -239,7 +239,7 @@ async fn judge<R>(
         _ => {}
     }
     let query = parts.query();
-    if matches!(verb, Verb::Acquire | Verb::Renew | Verb::Release) && !holds(&in_force, &query) {
+    if matches!(verb, Verb::Acquire | Verb::Renew | Verb::Release) && !holds(&in_force, &query, now) {
         let message = "no rule with the algorithm `concurrency` was found: there is nothing to hold";
         return Err(HttpError::invalid(message));
     }
@@ -271,9 +271,9 @@ fn told<'a>(decision: &'a Decision<'a>, in_force: &'a InForce, query: &'a Query<
 }
 
 /// Is there anything to hold?
-fn holds(in_force: &InForce, query: &Query<'_>) -> bool {
+fn holds(in_force: &InForce, query: &Query<'_>, now: Micros) -> bool {
     let mut plan = Plan::new();
-    in_force.book.plan(query, &mut plan);
+    in_force.plan(query, now, &mut plan);
     plan.takes().iter().any(|take| plan.limit(take).algorithm() == Algorithm::Concurrency)
 }
 
@@ -292,7 +292,7 @@ fn charges(
         return Ok(Charges::new());
     };
     let mut plan = Plan::new();
-    in_force.book.plan(query, &mut plan);
+    in_force.plan(query, now, &mut plan);
     let is_charged = |take: &Planned<'_>| charges.iter().any(|(key, _)| *key == take.key);
     if !plan.takes().iter().any(is_charged) {
         return Err(HttpError::invalid("the receipt is for another request: send the one that was checked"));

@@ -25,7 +25,7 @@ pub(super) async fn inspect(core: &Core, request: Request<Incoming>) -> Result<A
     let (asked, in_force) = (one(&bytes)?, core.node.rules.in_force().clone());
     let parts = asked.parts(core.node.default_domain(&in_force.book), None)?;
     let mut plan = Plan::new();
-    in_force.book.plan(&parts.query(), &mut plan);
+    in_force.plan(&parts.query(), core.node.now(), &mut plan);
     let mut counters = Vec::new();
     for take in plan.takes() {
         let (limit, rule) = (plan.limit(take), take.rule);
@@ -43,7 +43,7 @@ pub(super) async fn reset(core: &Core, request: Request<Incoming>) -> Result<Ans
     let (asked, in_force) = (one(&bytes)?, core.node.rules.in_force().clone());
     let parts = asked.parts(core.node.default_domain(&in_force.book), None)?;
     let mut plan = Plan::new();
-    in_force.book.plan(&parts.query(), &mut plan);
+    in_force.plan(&parts.query(), core.node.now(), &mut plan);
     let mut counters = Vec::new();
     for take in plan.takes() {
         counters.push(reset_one(core, take.rule, take.key, take.tag).await?);

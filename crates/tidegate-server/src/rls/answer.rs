@@ -191,7 +191,7 @@ impl Core {
             let Ok(request) = RateLimitRequest::parse(&message) else { return };
             let Some(domain) = core.domain_of(&request, standing) else { return };
             let query = request.query(domain, &lease);
-            if takes_fresh_places(&core.node.rules.in_force(), &query) {
+            if takes_fresh_places(&core.node.rules.in_force(), &query, core.node.now()) {
                 core.decide(&query, &Asks::Release, &Asker::at(core.node.now()), |_| ()).await;
             }
         });
@@ -271,9 +271,9 @@ fn read(message: &[u8]) -> Result<RateLimitRequest<'_>, CallError> {
 }
 
 /// Does a request take places under an id that only its answer tells?
-fn takes_fresh_places(in_force: &InForce, query: &Query<'_>) -> bool {
+fn takes_fresh_places(in_force: &InForce, query: &Query<'_>, now: Micros) -> bool {
     let mut plan = Plan::new();
-    in_force.book.plan(query, &mut plan);
+    in_force.plan(query, now, &mut plan);
     plan.takes().iter().any(|take| take.fresh)
 }
 

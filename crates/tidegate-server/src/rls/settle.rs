@@ -58,8 +58,8 @@ impl Core {
     /// never was. That is no trouble.
     async fn settle_one(&self, in_force: &InForce, query: &Query<'_>, named: Entry<'_>, cost: i64) -> bool {
         let mut plan = Plan::new();
-        in_force.book.plan(query, &mut plan);
         let now = if self.waits() { self.node.wall_now() } else { self.node.now() };
+        in_force.plan(query, now, &mut plan);
         let (mut charges, mut first) = (Charges::new(), None);
         for take in plan.takes() {
             let names = |reservation: &str| reservation == named.key;

@@ -8,7 +8,7 @@ mod pages; // `/rlconfig`, `/stats` and the like
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::{Fate, Found, Query, Role};
+use tidegate_core::{Fate, Found, Query, Role, RuleState};
 use tidegate_counters::{Mode, Store};
 use tidegate_telemetry::RequestOutcome;
 use tidegate_telemetry::reference::{
@@ -115,7 +115,7 @@ impl StandIn {
                 before: used.saturating_sub(charged),
                 hits,
                 limit,
-                shadow: rule.is_some_and(|rule| rule.said.shadow),
+                shadow: rule.is_some_and(|rule| rule.state() == RuleState::Shadow),
                 cached: self.local_cache && answer.mode == Mode::Remembered,
             };
             names.judged(core, query.domain, rule, entries, &judged);

@@ -1,0 +1,449 @@
+//! Quotas: what is kept about single callers beside the rules. A map of its own, which is changed entry by entry while requests are decided;
+//! the book holds rules only.
+//!
+//! A request asks it once for each caller that it names, and it is asked by nothing else: a probe of a hash table under the lock of one of many
+//! shards, held for as long as it takes to count a reference.
+
+use std::hash::BuildHasher as _;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+
+use crate::{DEPTH_MAX, Domain, Entry, Micros, Unit};
+
+/// Readers of different callers rarely meet in one of so many.
+const SHARDS: usize = 256;
+
+/// What a caller may have, and in which time.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Grant {
+    /// How much.
+    pub amount: u32,
+    /// In which time.
+    pub unit: QuotaUnit,
+}
+
+/// The times in which quotas are written.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[expect(missing_docs, reason = "they name themselves")]
+pub enum QuotaUnit {
+    Second,
+    Minute,
+    Hour,
+    Day,
+    Week,
+    Month,
+    Year,
+}
+
+impl QuotaUnit {
+    /// All, the shortest first.
+    pub const ALL: [Self; 7] =
+        [Self::Second, Self::Minute, Self::Hour, Self::Day, Self::Week, Self::Month, Self::Year];
+
+    /// The word used in rule files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Second => "second",
+            Self::Minute => "minute",
+            Self::Hour => "hour",
+            Self::Day => "day",
+            Self::Week => "week",
+            Self::Month => "month",
+            Self::Year => "year",
+        }
+    }
+
+    /// The unit of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|unit| unit.name() == name)
+    }
+
+    /// How long it is. A month is 30 days and a year 365.
+    pub const fn window(self) -> Micros {
+        const DAY: u64 = 86_400;
+        Micros::from_secs(match self {
+            Self::Second => 1,
+            Self::Minute => 60,
+            Self::Hour => 3_600,
+            Self::Day => DAY,
+            Self::Week => 7 * DAY,
+            Self::Month => 30 * DAY,
+            Self::Year => 365 * DAY,
+        })
+    }
+
+    /// The same for a calendar, which counts by days, weeks and months only.
+    pub const fn of_calendar(self) -> Option<Unit> {
+        match self {
+            Self::Day => Some(Unit::Day),
+            Self::Week => Some(Unit::Week),
+            Self::Month => Some(Unit::Month),
+            _ => None,
+        }
+    }
+}
+
+/// Keys and values below the entry that names a caller.
+pub type Below = Box<[(Box<str>, Box<str>)]>;
+
+/// One caller's own limit for a descriptor.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Override {
+    /// Where: keys and values below the entry that names the caller. None is the caller's own rule.
+    pub below: Below,
+    /// What holds there.
+    pub grant: Grant,
+    /// The first instant at which it holds.
+    pub from: Micros,
+    /// The first at which it does not any more.
+    pub until: Micros,
+}
+
+impl Override {
+    /// One that holds always.
+    pub fn new(below: Below, grant: Grant) -> Self {
+        Self { below, grant, from: Micros::new(0), until: Micros::MAX }
+    }
+
+    /// Is it about what these entries lead to below the caller's?
+    fn is_at<'q>(&self, walked: impl Iterator<Item = &'q Entry<'q>>) -> bool {
+        self.below
+            .iter()
+            .map(|(key, value)| (&**key, &**value))
+            .eq(walked.map(|entry| (entry.key, entry.value)))
+    }
+}
+
+/// The address of an override, from its text: `default`, or `key:value` for each entry below the caller's, joined by `|` and split at the first
+/// colon. A `\` takes the meaning from the character behind it.
+pub fn override_address(text: &str) -> Result<Below, AddressError> {
+    if text == ADDRESS_OF_CALLER {
+        return Ok(Box::new([]));
+    }
+    let (mut levels, mut key, mut part) = (Vec::new(), None, String::new());
+    let mut letters = text.chars();
+    loop {
+        match letters.next() {
+            Some('\\') => part.push(letters.next().ok_or(AddressError::Unfinished)?),
+            Some(':') if key.is_none() => key = Some(std::mem::take(&mut part)),
+            end @ (Some('|') | None) => {
+                let key = key.take().filter(|key| !key.is_empty()).ok_or(AddressError::NoKey)?;
+                levels.push((key.into(), std::mem::take(&mut part).into()));
+                if end.is_none() {
+                    break;
+                }
+            }
+            Some(letter) => part.push(letter),
+        }
+    }
+    if levels.len() > DEPTH_MAX { Err(AddressError::TooLong) } else { Ok(levels.into()) }
+}
+
+/// The address of the caller's own rule.
+pub const ADDRESS_OF_CALLER: &str = "default";
+
+/// Why a text is no address of an override.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum AddressError {
+    /// A part is no entry.
+    #[error(
+        "write `key:value` for each entry below the caller's, joined by `|`, or `default` for the caller's own rule"
+    )]
+    NoKey,
+    /// There is nothing behind the last `\`.
+    #[error("there is nothing behind the last `\\`: write `\\\\` for a backslash")]
+    Unfinished,
+    /// No rule has such a path.
+    #[error("it has more than {DEPTH_MAX} entries")]
+    TooLong,
+}
+
+/// What is kept about one caller.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Quota {
+    /// Its name: the value of the entry that names callers.
+    pub caller: Box<str>,
+    /// Its tier.
+    pub tier: Option<Arc<str>>,
+    /// Its own limits, each at an address of its own.
+    pub overrides: Box<[Override]>,
+    /// It is not limited at all.
+    pub whitelisted: bool,
+    /// What few have.
+    pub more: Option<Box<QuotaMore>>,
+}
+
+/// What is kept about few callers.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct QuotaMore {
+    /// The domain that it is about; none is the default domain.
+    pub domain: Option<Box<str>>,
+    /// Whose rules are to judge it too: what is called `user_id` in descriptors.
+    pub user: Option<Box<str>>,
+    /// The same, called `client_id`.
+    pub client: Option<Box<str>>,
+}
+
+impl Quota {
+    /// Is it about a caller in this domain?
+    pub(crate) fn is_of(&self, domain: &Domain) -> bool {
+        match self.more.as_ref().and_then(|more| more.domain.as_deref()) {
+            Some(name) => *name == *domain.name,
+            None => domain.is_default,
+        }
+    }
+
+    /// What the caller is called besides its own name, as the entry that says so.
+    pub(crate) fn name(&self, by: OtherName) -> Option<Entry<'_>> {
+        let more = self.more.as_deref()?;
+        let (key, value) = match by {
+            OtherName::User => ("user_id", &more.user),
+            OtherName::Client => ("client_id", &more.client),
+        };
+        Some(Entry { key, value: value.as_deref()? })
+    }
+}
+
+/// How a caller may be called besides its own name.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum OtherName {
+    User,
+    Client,
+}
+
+impl OtherName {
+    pub(crate) const ALL: [Self; 2] = [Self::User, Self::Client];
+}
+
+/// What holds at the end of these entries, which follow the caller's.
+pub(crate) fn granted<'q>(
+    overrides: &[Override],
+    walked: impl Iterator<Item = &'q Entry<'q>> + Clone,
+    now: Micros,
+) -> Option<Grant> {
+    let holds = |one: &&Override| one.from <= now && now < one.until && one.is_at(walked.clone());
+    overrides.iter().find(holds).map(|one| one.grant)
+}
+
+/// Everything that is kept about callers and tiers.
+#[derive(Debug)]
+pub struct Quotas {
+    hasher: DefaultHashBuilder,
+    shards: Box<[RwLock<HashTable<Arc<Quota>>>]>,
+    /// Tiers with limits of their own. There are few.
+    tiers: RwLock<Arc<[Tier]>>,
+    /// How many callers are kept.
+    callers: AtomicUsize,
+    /// How many tiers.
+    tier_count: AtomicUsize,
+}
+
+/// A tier, as the control plane knows it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Tier {
+    /// Its name.
+    pub name: Arc<str>,
+    /// What all its callers have.
+    pub overrides: Box<[Override]>,
+}
+
+impl Default for Quotas {
+    fn default() -> Self {
+        Self {
+            hasher: DefaultHashBuilder::default(),
+            shards: (0..SHARDS).map(|_| RwLock::default()).collect(),
+            tiers: RwLock::new(Arc::new([])),
+            callers: AtomicUsize::new(0),
+            tier_count: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl Quotas {
+    /// Is nothing kept?
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.callers.load(Ordering::Relaxed) == 0 && !self.has_tiers()
+    }
+
+    #[inline]
+    fn has_tiers(&self) -> bool {
+        self.tier_count.load(Ordering::Relaxed) > 0
+    }
+
+    /// How many callers are kept.
+    pub fn len(&self) -> usize {
+        self.callers.load(Ordering::Relaxed)
+    }
+
+    /// What is kept about a caller.
+    #[inline]
+    pub fn of(&self, caller: &str) -> Option<Arc<Quota>> {
+        if self.callers.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let hash = self.hasher.hash_one(caller);
+        let shard = self.shard(hash).read().unwrap_or_else(PoisonError::into_inner);
+        shard.find(hash, |quota| *quota.caller == *caller).cloned()
+    }
+
+    /// Keeps this about a caller, in place of what was kept before.
+    pub fn put(&self, quota: Quota) {
+        let hash = self.hasher.hash_one(&*quota.caller);
+        let mut shard = self.shard(hash).write().unwrap_or_else(PoisonError::into_inner);
+        match shard.find_mut(hash, |other| other.caller == quota.caller) {
+            Some(other) => *other = Arc::new(quota),
+            None => {
+                shard.insert_unique(hash, Arc::new(quota), |other| self.hasher.hash_one(&*other.caller));
+                self.callers.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Forgets a caller; says whether anything was kept.
+    pub fn remove(&self, caller: &str) -> bool {
+        let hash = self.hasher.hash_one(caller);
+        let mut shard = self.shard(hash).write().unwrap_or_else(PoisonError::into_inner);
+        let found = shard.find_entry(hash, |quota| *quota.caller == *caller);
+        let was_there = found.map(|entry| drop(entry.remove())).is_ok();
+        if was_there {
+            self.callers.fetch_sub(1, Ordering::Relaxed);
+        }
+        was_there
+    }
+
+    /// Forgets every caller for whom `keep` does not speak.
+    pub fn retain(&self, mut keep: impl FnMut(&Quota) -> bool) {
+        for shard in &self.shards {
+            let mut shard = shard.write().unwrap_or_else(PoisonError::into_inner);
+            let before = shard.len();
+            shard.retain(|quota| keep(quota));
+            self.callers.fetch_sub(before - shard.len(), Ordering::Relaxed);
+        }
+    }
+
+    /// Puts these tiers in the place of all before.
+    pub fn set_tiers(&self, tiers: impl IntoIterator<Item = Tier>) {
+        let tiers: Arc<[Tier]> = tiers.into_iter().collect();
+        let mut all = self.tiers.write().unwrap_or_else(PoisonError::into_inner);
+        self.tier_count.store(tiers.len(), Ordering::Relaxed);
+        *all = tiers;
+    }
+
+    /// The tiers.
+    pub fn tiers(&self) -> Arc<[Tier]> {
+        self.tiers.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What a tier says about the end of these entries.
+    pub(crate) fn of_tier<'q>(
+        &self,
+        tier: &str,
+        walked: impl Iterator<Item = &'q Entry<'q>> + Clone,
+        now: Micros,
+    ) -> Option<Grant> {
+        if !self.has_tiers() {
+            return None;
+        }
+        let tiers = self.tiers.read().unwrap_or_else(PoisonError::into_inner);
+        let tier = tiers.iter().find(|one| *one.name == *tier)?;
+        granted(&tier.overrides, walked, now)
+    }
+
+    fn shard(&self, hash: u64) -> &RwLock<HashTable<Arc<Quota>>> {
+        // The table goes by the low bits and by the highest seven.
+        &self.shards[(hash >> 40) as usize % SHARDS]
+    }
+}
+
+/// What is known about callers when a request is planned.
+#[derive(Clone, Copy, Debug)]
+pub struct Callers<'k> {
+    /// All of it.
+    pub quotas: &'k Quotas,
+    /// When: overrides begin and end.
+    pub now: Micros,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn quota(caller: &str, tier: &str) -> Quota {
+        Quota { caller: caller.into(), tier: Some(tier.into()), ..Quota::default() }
+    }
+
+    #[test]
+    fn callers_are_kept_found_changed_and_forgotten() {
+        let quotas = Quotas::default();
+        assert!(quotas.is_empty() && quotas.of("a").is_none() && !quotas.remove("a"));
+        for at in 0..2_000 {
+            quotas.put(quota(&format!("key-{at}"), "free"));
+        }
+        quotas.put(quota("key-7", "pro"));
+        assert_eq!(quotas.len(), 2_000);
+        assert_eq!(quotas.of("key-7").and_then(|quota| quota.tier.clone()).as_deref(), Some("pro"));
+        assert!(quotas.of("key-2000").is_none() && quotas.of("").is_none());
+        assert!(quotas.remove("key-7") && quotas.of("key-7").is_none());
+        quotas.retain(|quota| quota.caller.ends_with('1'));
+        assert_eq!(quotas.len(), 200);
+        assert!(quotas.of("key-11").is_some() && quotas.of("key-12").is_none());
+        quotas.retain(|_| false);
+        assert!(quotas.is_empty());
+    }
+
+    #[test]
+    fn an_override_is_at_its_address_and_nowhere_else() {
+        let below = |levels: &[(&str, &str)]| -> Below {
+            levels.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect()
+        };
+        let one = |levels: &[(&str, &str)], amount| {
+            Override::new(below(levels), Grant { amount, unit: QuotaUnit::Minute })
+        };
+        let overrides = [one(&[], 1), one(&[("a", "b")], 2), one(&[("a", "b"), ("c", "d")], 3)];
+        let ask = |entries: &[Entry<'_>]| {
+            granted(&overrides, entries.iter(), Micros::new(5)).map(|grant| grant.amount)
+        };
+        let entry = |key: &'static str, value: &'static str| Entry { key, value };
+        assert_eq!(ask(&[]), Some(1));
+        assert_eq!(ask(&[entry("a", "b")]), Some(2));
+        assert_eq!(ask(&[entry("a", "b"), entry("c", "d")]), Some(3));
+        for other in
+            [&[entry("a", "c")][..], &[entry("c", "d")], &[entry("a", "b"), entry("c", "d"), entry("a", "b")]]
+        {
+            assert_eq!(ask(other), None, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn addresses_are_read_as_they_are_written() {
+        let read = |text: &str| -> Result<Vec<(String, String)>, AddressError> {
+            let levels = override_address(text)?;
+            Ok(levels.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect())
+        };
+        let pairs = |pairs: &[(&str, &str)]| -> Result<Vec<(String, String)>, AddressError> {
+            Ok(pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect())
+        };
+        assert_eq!(read("default"), pairs(&[]));
+        let orders = "endpoint:POST /api/v1/orders";
+        assert_eq!(read(orders), pairs(&[("endpoint", "POST /api/v1/orders")]));
+        assert_eq!(read("host:a:80|method:GET"), pairs(&[("host", "a:80"), ("method", "GET")]));
+        assert_eq!(read("a:"), pairs(&[("a", "")]));
+        assert_eq!(read("a\\:b:c\\|d\\\\|e:f"), pairs(&[("a:b", "c|d\\"), ("e", "f")]));
+        for wrong in ["", "endpoint", "a:b|", "|a:b", ":b", "a:b||c:d"] {
+            assert_eq!(read(wrong), Err(AddressError::NoKey), "{wrong}");
+        }
+        assert_eq!(read("a:b\\"), Err(AddressError::Unfinished));
+        assert_eq!(read(&vec!["a:b"; DEPTH_MAX + 1].join("|")), Err(AddressError::TooLong));
+    }
+
+    #[test]
+    fn an_override_holds_from_its_first_instant_to_before_its_last() {
+        let mut one = Override::new(Box::new([]), Grant { amount: 1, unit: QuotaUnit::Day });
+        (one.from, one.until) = (Micros::new(10), Micros::new(20));
+        let holds = |now| granted(std::slice::from_ref(&one), [].iter(), Micros::new(now)).is_some();
+        assert_eq!([9, 10, 19, 20].map(holds), [false, true, true, false]);
+    }
+}
