@@ -47,6 +47,7 @@ mod reader; // trees to values, by the tables
 mod json; // what is only handed on
 
 mod rules; // rule files: documents to drafts
+mod graft; // rules that were written one by one
 mod load; // files and folders to all rules
 mod rule_tests; // files of rule tests: documents to what is asked and expected
 mod settings; // flags, environment, file and defaults to settings

@@ -29,7 +29,9 @@ pub struct LiveRules<T = Book> {
 /// What the last load left behind.
 struct Last {
     /// The texts that were loaded beside the files.
-    texts: Vec<(String, Arc<str>)>,
+    texts: Texts,
+    /// Those that were grafted onto them.
+    added: Texts,
     /// What the files looked like.
     seen: Fingerprint,
     /// What keys are hashed under.
@@ -45,6 +47,9 @@ impl Last {
         if self.states.is_empty() { book } else { book.with_states(&self.states) }
     }
 }
+
+/// Texts by name.
+type Texts = Vec<(String, Arc<str>)>;
 
 /// Makes what is in force of a new book, and of what was in force before.
 type Make<T> = dyn Fn(Book, Option<&T>) -> T + Send + Sync;
@@ -100,12 +105,12 @@ impl<T: Send + Sync + 'static> LiveRules<T> {
         book: Book,
         make: impl Fn(Book, Option<&T>) -> T + Send + Sync + 'static,
     ) -> Self {
-        let texts = std::mem::take(&mut files.texts);
+        let (texts, added) = (std::mem::take(&mut files.texts), std::mem::take(&mut files.added));
         Self {
             files,
             in_force: ArcSwap::from_pointee(make(book, None)),
             make: Box::new(make),
-            loading: Mutex::new(Last { texts, seen, secret, states: HashMap::new() }),
+            loading: Mutex::new(Last { texts, added, seen, secret, states: HashMap::new() }),
             loads: AtomicU64::new(0),
             failures: AtomicU64::new(0),
             last_failed: AtomicBool::new(false),
@@ -122,23 +127,39 @@ impl<T: Send + Sync + 'static> LiveRules<T> {
     /// where those stay the same.
     pub fn reload(&self) -> Loaded {
         let mut last = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
-        let texts = last.texts.clone();
-        self.load_with(texts, &mut last)
+        let (texts, added) = (last.texts.clone(), last.added.clone());
+        self.load_with(texts, added, &mut last)
     }
 
     /// Loads other texts in place of those before, and the files again. If there is an error in them, the ones before stay, and are what
     /// [`Self::reload`] loads.
     pub fn replace(&self, texts: Vec<(String, Arc<str>)>) -> Loaded {
         let mut last = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
-        self.load_with(texts, &mut last)
+        let added = last.added.clone();
+        self.load_with(texts, added, &mut last)
     }
 
-    fn load_with(&self, texts: Vec<(String, Arc<str>)>, last: &mut Last) -> Loaded {
-        let files = RuleFiles { texts, ..self.files.clone() };
+    /// The same for the texts that are grafted onto all others.
+    pub fn replace_added(&self, added: Vec<(String, Arc<str>)>) -> Loaded {
+        let mut last = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        let texts = last.texts.clone();
+        self.load_with(texts, added, &mut last)
+    }
+
+    /// What would come of [`Self::replace_added`]: loads, and puts nothing in force.
+    pub fn try_added(&self, added: Vec<(String, Arc<str>)>) -> Loaded {
+        let last = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        let files = RuleFiles { texts: last.texts.clone(), added, ..self.files.clone() };
+        drop(last);
+        load_marked(&files).0
+    }
+
+    fn load_with(&self, texts: Texts, added: Texts, last: &mut Last) -> Loaded {
+        let files = RuleFiles { texts, added, ..self.files.clone() };
         let mut loaded;
         (loaded, last.seen) = load_marked(&files);
         if loaded.is_valid() {
-            last.texts = files.texts;
+            (last.texts, last.added) = (files.texts, files.added);
             let book = last.book(std::mem::take(&mut loaded.domains));
             self.in_force.store(Arc::new((self.make)(book, Some(&self.in_force.load()))));
             self.loads.fetch_add(1, Ordering::Relaxed);

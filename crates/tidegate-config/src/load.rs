@@ -11,6 +11,7 @@ use tidegate_core::DomainDraft;
 
 use crate::codes::Code;
 use crate::diagnostic::{Diagnostic, quoted};
+use crate::graft;
 use crate::reader::Reader;
 use crate::report::Report;
 use crate::rules::{self, Common, DOMAIN, Defaults, DomainText};
@@ -34,6 +35,8 @@ pub struct RuleFiles {
     pub paths: Vec<PathBuf>,
     /// Texts that are here already, by name.
     pub texts: Vec<(String, Arc<str>)>,
+    /// Texts whose descriptors are grafted onto what the others say, by name: rules that were written one by one.
+    pub added: Vec<(String, Arc<str>)>,
     /// Bounds of each file.
     pub caps: Caps,
     /// May a domain stand in several documents?
@@ -162,34 +165,49 @@ fn no_rule_files(folder: &Path) -> Diagnostic {
 
 fn load_all(texts: impl IntoIterator<Item = (String, Bytes)>, files: &RuleFiles, reader: Reader) -> Loaded {
     let mut sources = Sources::new();
+    // What is added to a domain counts as the domain's first document says.
+    let mut common = Common::new(files.merge_domains || !files.added.is_empty(), files.as_reference);
+    let domains = read_all(texts, files, &reader, &mut sources, &mut common);
+    let mut domains = join(domains, files.merge_domains, &reader);
+    let added = files.added.iter().map(|(name, text)| (name.clone(), Ok(text.as_bytes().to_vec())));
+    let added = read_all(added, files, &reader, &mut sources, &mut common);
+    graft::graft_all(&mut domains, added, &reader);
+    let domains = domains.into_iter().map(|text| text.draft).collect();
+    Loaded { domains, report: reader.finish(), sources }
+}
+
+/// Reads texts, one after the other.
+fn read_all(
+    texts: impl IntoIterator<Item = (String, Bytes)>,
+    files: &RuleFiles,
+    reader: &Reader,
+    sources: &mut Sources,
+    common: &mut Common,
+) -> Vec<DomainText> {
     let mut domains: Vec<DomainText> = Vec::new();
-    let mut common = Common::new(files.merge_domains, files.as_reference);
     for (name, bytes) in texts {
         let source = bytes.and_then(|bytes| sources.add(name.clone(), bytes));
-        match source.and_then(|source| yaml::parse(source, &sources, &files.caps)) {
+        match source.and_then(|source| yaml::parse(source, sources, &files.caps)) {
             Ok(tree) => {
                 let name = Arc::from(name);
-                let checked =
-                    rules::read(&reader, &sources, &tree, &name, files.defaults, &mut common, false);
+                let checked = rules::read(reader, sources, &tree, &name, files.defaults, common, false);
                 if reader.errors() > 0 {
                     domains.extend(checked);
                 } else {
                     // All has been said. It has to take what the first reader took: a limit with an error in it is left out.
                     let silent = files.reader();
-                    let kept =
-                        rules::read(&silent, &sources, &tree, &name, files.defaults, &mut common, true);
+                    let kept = rules::read(&silent, sources, &tree, &name, files.defaults, common, true);
                     domains.extend(kept);
                 }
             }
             Err(trouble) => reader.say(trouble),
         }
     }
-    let domains = join(domains, files.merge_domains, &reader);
-    Loaded { domains, report: reader.finish(), sources }
+    domains
 }
 
 /// Domains of the same name become one, or are refused.
-fn join(texts: Vec<DomainText>, merge: bool, reader: &Reader) -> Vec<DomainDraft> {
+fn join(texts: Vec<DomainText>, merge: bool, reader: &Reader) -> Vec<DomainText> {
     let mut domains: Vec<DomainText> = Vec::with_capacity(texts.len());
     let mut seen: HashMap<String, usize> = HashMap::new();
     for text in texts {
@@ -211,22 +229,11 @@ fn join(texts: Vec<DomainText>, merge: bool, reader: &Reader) -> Vec<DomainDraft
             ),
         }
     }
-    domains.into_iter().map(|text| text.draft).collect()
+    domains
 }
 
 fn merge_into(first: &mut DomainText, more: DomainText, reader: &Reader) {
-    if let Some(at) = more.settings {
-        reader.say(
-            Diagnostic::new(
-                Code::DuplicateDomain,
-                at,
-                format!("settings of the domain {} in its second document", quoted(&more.draft.name)),
-            )
-            .label("only the first may have them")
-            .note(first.at, "the first")
-            .help("move it there"),
-        );
-    }
+    refuse_settings(first, &more, reader);
     let known: HashSet<(&str, Option<&str>)> =
         first.draft.descriptors.iter().map(|draft| (draft.key.as_str(), draft.value.as_deref())).collect();
     for draft in &more.draft.descriptors {
@@ -246,6 +253,22 @@ fn merge_into(first: &mut DomainText, more: DomainText, reader: &Reader) {
         }
     }
     first.draft.descriptors.extend(more.draft.descriptors);
+}
+
+/// Only the first document of a domain says something about the domain itself.
+pub(crate) fn refuse_settings(first: &DomainText, more: &DomainText, reader: &Reader) {
+    if let Some(at) = more.settings {
+        reader.say(
+            Diagnostic::new(
+                Code::DuplicateDomain,
+                at,
+                format!("settings of the domain {} in its second document", quoted(&more.draft.name)),
+            )
+            .label("only the first may have them")
+            .note(first.at, "the first")
+            .help("move it there"),
+        );
+    }
 }
 
 /// The files of all paths, in the order of their names. What cannot be looked at is told.

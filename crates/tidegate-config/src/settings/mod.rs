@@ -705,6 +705,7 @@ impl<'a> Chosen<'a> {
             rules: RuleFiles {
                 paths: self.path("rules.path").into_iter().collect(),
                 texts: Vec::new(),
+                added: Vec::new(),
                 caps,
                 merge_domains: self.flag("rules.merge_domains"),
                 defaults: Defaults::of(|name| self.get(&format!("defaults.{name}")), Defaults::default()),
