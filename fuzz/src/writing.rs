@@ -184,7 +184,7 @@ impl Writer<'_, '_> {
                 self.text += &format!(" {}", self.dice.choose(&spellings)?);
                 Ok(())
             }
-            Kind::Cidr | Kind::Socket => self.word(RANGES),
+            Kind::Cidr | Kind::Socket | Kind::Listen => self.word(RANGES),
             Kind::List(of) | Kind::OneOrMore(of) => self.list(*of, depth),
             Kind::Map(place) => self.place(place, depth),
             Kind::MapOf(place) => self.names(Kind::Map(place), depth),

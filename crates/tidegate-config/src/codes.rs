@@ -224,8 +224,10 @@ codes! {
         bad: "from: 10.1.2.3/8\n", good: "from: 10.0.0.0/8\n",
     }
     BadSocket "bad-socket" Error "not an address and a port" {
-        means: "Where to listen: an address, a colon and a port. Names are not looked up, because what they mean may change.",
-        fix: "Write the address in numbers. `127.0.0.1` is this machine alone; `0.0.0.0` (or `[::]`) is everybody who can reach it.",
+        means: "Where to listen: an address, a colon and a port. Names are not looked up, because what they mean may change. RLS may \
+                listen at a socket of the file system: `unix:` and its path, which systems allow to have about a hundred bytes.",
+        fix: "Write the address in numbers. `127.0.0.1` is this machine alone; `0.0.0.0` (or `[::]`) is everybody who can reach it. Choose \
+              a short path for a socket, e.g. below `/run`.",
         bad: "listen: 8080\n", good: "listen: 127.0.0.1:8080\n",
     }
     BadInstant "bad-instant" Error "not a date and time" {

@@ -102,6 +102,8 @@ pub enum Kind {
     Cidr,
     /// An address and a port.
     Socket,
+    /// The same, or `unix:` and the path of a socket.
+    Listen,
     /// A list.
     List(&'static Kind),
     /// A list, or a single thing in its place.
@@ -251,6 +253,7 @@ impl Kind {
                 format!("one of {}{more}", shown.collect::<Vec<_>>().join(", "))
             }
             Self::Socket => "an address and a port such as `127.0.0.1:8080`".into(),
+            Self::Listen => "an address and a port such as `127.0.0.1:8080`, or a socket such as `unix:/run/tidegate.sock`".into(),
             Self::Cidr => "an address range such as `10.0.0.0/8`".into(),
             Self::List(of) => format!("a list, each {}", of.describe()),
             Self::OneOrMore(of) => format!("{}, or a list of such", of.describe()),

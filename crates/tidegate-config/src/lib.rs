@@ -78,7 +78,7 @@ pub use rule_tests::{
     load_tests_text,
 };
 pub use rules::{DEFAULTS, DESCRIPTOR, DOMAIN, Defaults, EXEMPT, RATE_LIMIT, REPLACES, TIER};
-pub use scalars::{Cidr, Percent};
+pub use scalars::{Cidr, ListenAt, Percent};
 pub use schema::{rule_tests_schema, rules_schema, schema, settings_schema};
 pub use settings::{
     FILE_VARIABLE, Given, Instead, InternalSettings, ListenerSettings, Resolved, SETTINGS, SETTINGS_FILE,

@@ -13,7 +13,7 @@ use crate::diagnostic::{Diagnostic, quoted};
 use crate::fields::{Field, Kind, Origin, Place, Status, reachable};
 use crate::near::nearest;
 use crate::report::Report;
-use crate::scalars::{Cidr, Percent};
+use crate::scalars::{Cidr, ListenAt, Percent};
 use crate::source::Span;
 use crate::times::Rate;
 use crate::yaml::{Node, NodeKind};
@@ -310,6 +310,7 @@ getters! {
     rate -> Spanned<Rate>, "A [`Kind::Rate`].";
     cidr -> Spanned<Cidr>, "A [`Kind::Cidr`].";
     socket -> Spanned<SocketAddr>, "A [`Kind::Socket`].";
+    listen -> Spanned<ListenAt>, "A [`Kind::Listen`].";
     word -> Spanned<&'static str>, "A [`Kind::Word`], as the table spells it.";
     map -> Map<'a>, "A [`Kind::Map`].";
     list -> Values<'a>, "The items of a [`Kind::List`] or [`Kind::OneOrMore`].";

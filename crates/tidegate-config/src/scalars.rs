@@ -1,6 +1,8 @@
 //! What single values mean: flags, numbers, percentages, addresses. Pure: text in, value or complaint out.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 
 use ipnet::IpNet;
 
@@ -214,6 +216,68 @@ pub(crate) fn socket(text: &str) -> Result<SocketAddr, Wrong> {
     })
 }
 
+/// Where a node listens.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ListenAt {
+    /// At an address.
+    Tcp(SocketAddr),
+    /// At a socket in the file system.
+    Unix(PathBuf),
+}
+
+impl fmt::Display for ListenAt {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(out),
+            Self::Unix(path) => write!(out, "{UNIX}{}", path.display()),
+        }
+    }
+}
+
+impl ListenAt {
+    /// The address, if it is at one.
+    pub fn address(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(address) => Some(*address),
+            Self::Unix(_) => None,
+        }
+    }
+}
+
+/// What the path of a socket stands behind.
+const UNIX: &str = "unix:";
+
+/// Where to listen, which may be a socket. How long its path may be, only the system's calls say; see [`check_socket_path`].
+pub(crate) fn listen(text: &str) -> Result<ListenAt, Wrong> {
+    let Some(path) = text.strip_prefix(UNIX) else { return socket(text).map(ListenAt::Tcp) };
+    let wrong = |message: &str| {
+        Wrong::new(Code::BadSocket, format!("{} {message}", quoted(text)))
+            .help("write the path of a file that is to be the socket, e.g. `unix:/run/tidegate/rls.sock`")
+    };
+    match path {
+        "" => Err(wrong("names no socket")),
+        // It has no file, so nobody's rights are asked: whoever has an account here could spend everybody's limits.
+        path if path.starts_with('@') => {
+            Err(wrong("is a socket without a file, which anybody on this machine may call"))
+        }
+        path => Ok(ListenAt::Unix(path.into())),
+    }
+}
+
+/// Bytes of a socket's path: what the system's structure has room for, without the zero behind it.
+const SOCKET_PATH_BYTES_MAX: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
+
+/// Is the path, with the folder that it is meant from, one that the system can take?
+pub(crate) fn check_socket_path(path: &Path) -> Result<(), Wrong> {
+    let bytes = path.as_os_str().len();
+    if bytes <= SOCKET_PATH_BYTES_MAX {
+        return Ok(());
+    }
+    let message =
+        format!("the path of a socket has at most {SOCKET_PATH_BYTES_MAX} bytes, and this one {bytes}");
+    Err(Wrong::new(Code::BadSocket, message).help("choose a shorter one, e.g. below `/run`"))
+}
+
 pub(crate) fn cidr(text: &str) -> Result<Cidr, Wrong> {
     let wrong = |message: String| Wrong::new(Code::BadCidr, message);
     let (address, prefix) = match text.split_once('/') {
@@ -355,6 +419,20 @@ mod tests {
         ] {
             assert_eq!(socket(text).ok().map(|socket| socket.to_string()).as_deref(), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn a_node_may_listen_at_a_socket() {
+        let at = |text: &str| listen(text).map(|at| at.to_string()).map_err(|wrong| wrong.message);
+        for text in ["127.0.0.1:80", "unix:/run/a.sock", "unix:beside.sock"] {
+            assert_eq!(at(text).as_deref(), Ok(text));
+        }
+        assert_eq!(listen(":80").ok().and_then(|at| at.address()).map(|at| at.port()), Some(80));
+        for text in ["unix:", "unix:@hidden", "/run/a.sock", "unix"] {
+            assert!(at(text).is_err(), "{text}");
+        }
+        let path = |bytes: usize| check_socket_path(Path::new(&"a".repeat(bytes))).is_ok();
+        assert!(path(SOCKET_PATH_BYTES_MAX) && !path(SOCKET_PATH_BYTES_MAX + 1));
     }
 
     #[test]

@@ -137,6 +137,7 @@ impl Places {
             }
             Kind::Word(words) => words_schema(words),
             Kind::Socket => pattern(r"([0-9.]+|\[[0-9a-fA-F:.]+\]|localhost|\*?):[0-9]{1,5}"),
+            Kind::Listen => pattern(r"(unix:.+|([0-9.]+|\[[0-9a-fA-F:.]+\]|localhost|\*?):[0-9]{1,5})"),
             Kind::Cidr => pattern("[0-9a-fA-F:.]+(/[0-9]{1,3})?"),
             Kind::List(of) => json!({ "type": "array", "items": self.kind(*of) }),
             Kind::OneOrMore(of) => {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::codes::Code;
 use crate::diagnostic::{Diagnostic, quoted};
+use crate::scalars::ListenAt;
 use crate::settings::Instead;
 
 pub use variables::{Fate, Form, VARIABLES, Variable};
@@ -194,7 +195,10 @@ impl Reader<'_> {
     fn listeners(&mut self) {
         let (http, rls) = (self.listen("HOST", "PORT"), self.listen("GRPC_HOST", "GRPC_PORT"));
         self.instead("http.listen", http.to_string(), "PORT");
-        self.instead("rls.listen", rls.to_string(), "GRPC_PORT");
+        match self.text("GRPC_UDS") {
+            none if none.is_empty() => self.instead("rls.listen", rls.to_string(), "GRPC_PORT"),
+            path => self.instead("rls.listen", ListenAt::Unix(path.into()).to_string(), "GRPC_UDS"),
+        }
         let age = self.time("GRPC_MAX_CONNECTION_AGE").clamp(Duration::from_secs(1), MONTH);
         self.instead("rls.connection_age", micros(age), "GRPC_MAX_CONNECTION_AGE");
         if self.flag("GRPC_SERVER_USE_TLS") {

@@ -9,7 +9,7 @@ use crate::codes::Code;
 use crate::diagnostic::{Diagnostic, quoted};
 use crate::fields::{Kind, Status, WORDS_SHOWN, Word};
 use crate::near::nearest;
-use crate::scalars::{self, Cidr, Percent, Wrong};
+use crate::scalars::{self, Cidr, ListenAt, Percent, Wrong};
 use crate::source::Span;
 use crate::times::{self, Rate};
 use crate::yaml::{Entries, Items, Node, NodeKind, Seen};
@@ -113,6 +113,12 @@ impl<'a> Value<'a> {
         self.scalar(scalars::socket)
     }
 
+    /// A [`Kind::Listen`].
+    pub fn listen(self) -> Option<Spanned<ListenAt>> {
+        let Kind::Listen = self.kind else { return self.mistake() };
+        self.scalar(scalars::listen)
+    }
+
     /// A [`Kind::Word`], as the table spells it.
     pub fn word(self) -> Option<Spanned<&'static str>> {
         let Kind::Word(words) = self.kind else { return self.mistake() };
@@ -179,6 +185,7 @@ impl<'a> Value<'a> {
             Kind::Rate => drop(self.rate()),
             Kind::Cidr => drop(self.cidr()),
             Kind::Socket => drop(self.socket()),
+            Kind::Listen => drop(self.listen()),
             Kind::Word(_) => drop(self.word()),
             // The recursion is as deep as the tree, which is bounded.
             Kind::List(_) | Kind::OneOrMore(_) => self.list().into_iter().flatten().for_each(Self::check),
@@ -354,6 +361,7 @@ pub(super) fn choose(kind: Kind, node: Node<'_>) -> Kind {
             Kind::Rate => times::rate(text).is_ok(),
             Kind::Cidr => scalars::cidr(text).is_ok(),
             Kind::Socket => scalars::socket(text).is_ok(),
+            Kind::Listen => scalars::listen(text).is_ok(),
             Kind::Word(words) => word(text, words).is_ok(),
             _ => true,
         }

@@ -4,7 +4,6 @@ mod places; // the table
 
 use std::collections::HashMap;
 use std::fmt;
-use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,6 +16,7 @@ use crate::near::nearest;
 use crate::reader::{Map, Reader, Value};
 use crate::report::Report;
 use crate::rules::Defaults;
+use crate::scalars::{ListenAt, check_socket_path};
 use crate::source::{Sources, Span};
 use crate::yaml::{self, Caps, NodeKind, Tree};
 
@@ -82,7 +82,7 @@ pub struct Settings {
 #[derive(Clone, Debug, Default)]
 pub struct ListenerSettings {
     /// Where; none only beside an error.
-    pub listen: Option<SocketAddr>,
+    pub listen: Option<ListenAt>,
     /// Which headers callers get.
     pub headers: Vec<&'static str>,
     /// What the body of a refusal looks like; `none` is none.
@@ -364,6 +364,7 @@ pub fn resolve(given: &Given) -> Resolved {
     let read = Chosen { values: &chosen, folder: &folder, all: &all, layers: &layers, in_file: &in_file };
     let settings = read.settings();
     ["rls", "http"].into_iter().for_each(|name| read.check_tls(&reader, name));
+    read.check_listen(&reader, "rls.listen");
     read.check_store(&reader);
     read.check_xds(&reader);
     // One that did not win must not be shown either.
@@ -554,9 +555,30 @@ impl<'a> Chosen<'a> {
 
     /// A path of the command line is meant from where one stands, one of the file from where the file is.
     fn path(&self, name: &str) -> Option<PathBuf> {
-        let text = self.text(name)?;
+        Some(self.meant(name, self.text(name)?.into()))
+    }
+
+    fn meant(&self, name: &str, path: PathBuf) -> PathBuf {
         let from_here = self.is_from_above(name) || self.is_instead(name);
-        Some(if from_here { PathBuf::from(text) } else { self.folder.join(text) })
+        if from_here { path } else { self.folder.join(path) }
+    }
+
+    /// Where to listen; the path of a socket is meant as other paths are.
+    fn listen(&self, name: &str) -> Option<ListenAt> {
+        let value = self.get(name)?;
+        let Kind::Listen = value.kind() else { return Some(ListenAt::Tcp(value.socket()?.value)) };
+        Some(match value.listen()?.value {
+            ListenAt::Unix(path) => ListenAt::Unix(self.meant(name, path)),
+            address => address,
+        })
+    }
+
+    fn check_listen(&self, reader: &Reader, name: &str) {
+        let (Some(value), Some(ListenAt::Unix(path))) = (self.get(name), self.listen(name)) else { return };
+        if let Err(wrong) = check_socket_path(&path) {
+            let trouble = Diagnostic::new(wrong.code, value.span(), wrong.message).label("too long");
+            reader.say(trouble.help(wrong.help.unwrap_or_default()));
+        }
     }
 
     fn listener(&self, name: &str) -> ListenerSettings {
@@ -565,7 +587,7 @@ impl<'a> Chosen<'a> {
         let headers: Vec<&str> = words.filter_map(|word| Some(word.word()?.value)).collect();
         let tls = self.path(&of("tls_certificate")).zip(self.path(&of("tls_key")));
         ListenerSettings {
-            listen: self.get(&of("listen")).and_then(Value::socket).map(|socket| socket.value),
+            listen: self.listen(&of("listen")),
             headers: headers.into_iter().filter(|word| *word != "none").collect(),
             body: self.word(&of("body")),
             connections_max: self.whole(&of("connections_max")).unwrap_or(0),

@@ -154,7 +154,15 @@ static RLS: Place = Place {
     name: "rls",
     doc: "Envoy's rate limit protocol, over gRPC.",
     fields: &[
-        LISTEN.default("127.0.0.1:8081"),
+        Field::new(
+            "listen",
+            Kind::Listen,
+            "Where to listen. `127.0.0.1` is this machine alone, `0.0.0.0` everybody who can reach it. Port 0 is any free one. \
+             `unix:/run/tidegate/rls.sock` is a socket in the file system, for whoever may write to that file: it is made at \
+             the start, in the place of one that a node left behind, and removed at the end.",
+        )
+        .ours()
+        .default("127.0.0.1:8081"),
         HEADERS.default("none"),
         BODY.default("none"),
         Field::new(

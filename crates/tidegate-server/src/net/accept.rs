@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use tidegate_clock::Stopwatch;
 use tidegate_telemetry::{ConnectionRefused, Metrics, Server};
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::connection::{Lifetime, Protocol};
 use super::cores::{Cores, Phase};
+use super::listen::{Accepted, Listener};
 use super::places::{Place, Places};
+use super::stream::Socket;
 use crate::tls::Tls;
 
 /// How long the loop rests when the system has no room for another connection.
@@ -41,30 +42,15 @@ pub struct Entrance {
 /// A connection that has just come.
 #[derive(Debug)]
 pub(super) struct Arrival {
-    pub(super) stream: std::net::TcpStream,
-    pub(super) peer: SocketAddr,
+    pub(super) socket: Socket,
+    /// None is somebody on this machine, by a socket.
+    pub(super) peer: Option<SocketAddr>,
     pub(super) entrance: Arc<Entrance>,
     /// It is held as long as the connection.
     pub(super) place: Place,
 }
 
-/// A socket that is bound: its address is taken, nobody is served yet.
-#[derive(Debug)]
-pub struct Listener(std::net::TcpListener);
-
-/// Takes an address.
-pub fn listen(address: SocketAddr) -> io::Result<Listener> {
-    let socket = std::net::TcpListener::bind(address)?;
-    socket.set_nonblocking(true)?;
-    Ok(Listener(socket))
-}
-
 impl Listener {
-    /// The address, with the port that the system chose if it was asked to.
-    pub fn address(&self) -> io::Result<SocketAddr> {
-        self.0.local_addr()
-    }
-
     /// Accepts connections until the phase ends that is served in.
     pub async fn accept(
         self,
@@ -72,7 +58,7 @@ impl Listener {
         cores: Arc<Cores>,
         mut phase: watch::Receiver<Phase>,
     ) -> io::Result<()> {
-        let listener = TcpListener::from_std(self.0)?;
+        let (listener, _file) = self.open()?;
         // A file handle that is given up when there are no others, so that a connection can be accepted and closed at once: its client is
         // told, instead of waiting in the system's queue for nothing.
         let (mut spare, mut told) = (spare(), None::<Stopwatch>);
@@ -82,7 +68,7 @@ impl Listener {
                 _ = phase.wait_for(|phase| *phase != Phase::Serving) => return Ok(()),
             };
             match accepted {
-                Ok((stream, peer)) => entrance.welcome(stream, peer, &cores),
+                Ok(accepted) => entrance.welcome(accepted, &cores),
                 Err(error) if is_peers_fault(&error) => {}
                 Err(error) => {
                     if told.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
@@ -91,8 +77,8 @@ impl Listener {
                     }
                     entrance.turn_away(ConnectionRefused::TooMany);
                     drop(spare.take());
-                    if let Ok(Ok((stream, _))) = tokio::time::timeout(REST, listener.accept()).await {
-                        drop(stream);
+                    if let Ok(Ok(accepted)) = tokio::time::timeout(REST, listener.accept()).await {
+                        drop(accepted);
                     }
                     spare = self::spare();
                     sleep(REST).await;
@@ -111,11 +97,11 @@ impl Entrance {
         self.metrics.connection_refused(server, reason);
     }
 
-    fn welcome(self: &Arc<Self>, stream: tokio::net::TcpStream, peer: SocketAddr, cores: &Cores) {
+    fn welcome(self: &Arc<Self>, accepted: Accepted, cores: &Cores) {
         let arrived = || -> Option<Arrival> {
-            let place = self.places.take(peer.ip()).ok()?;
-            stream.set_nodelay(true).ok()?;
-            Some(Arrival { stream: stream.into_std().ok()?, peer, entrance: self.clone(), place })
+            let peer = accepted.peer();
+            let place = self.places.take(peer.map(|peer| peer.ip())).ok()?;
+            Some(Arrival { socket: accepted.hand_over().ok()?, peer, entrance: self.clone(), place })
         };
         // What is not let in is closed: a client that is refused at once can go elsewhere.
         if arrived().is_none_or(|arrival| cores.give(arrival).is_err()) {

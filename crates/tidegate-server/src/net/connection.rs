@@ -18,7 +18,6 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tidegate_telemetry::ConnectionRefused;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::spawn_local;
 use tokio::time::{sleep, timeout};
@@ -103,8 +102,8 @@ pub(super) async fn serve<S: Serve + 'static>(
     arrival: Arrival,
     phase: watch::Receiver<Phase>,
 ) {
-    let Arrival { stream, peer, entrance, place } = arrival;
-    let Ok(stream) = TcpStream::from_std(stream) else { return };
+    let Arrival { socket, peer, entrance, place } = arrival;
+    let Ok(stream) = socket.open() else { return };
     let ended = match &entrance.tls {
         None => converse(serves, stream, peer, &entrance, phase).await,
         Some(tls) => match timeout(GREETING_MAX, tls.accept(stream)).await {
@@ -117,7 +116,7 @@ pub(super) async fn serve<S: Serve + 'static>(
         },
     };
     if let Err(error) = ended {
-        tracing::debug!(%peer, error, "a connection broke");
+        tracing::debug!(?peer, error, "a connection broke");
     }
     drop(place);
 }
@@ -125,7 +124,7 @@ pub(super) async fn serve<S: Serve + 'static>(
 async fn converse<S: Serve + 'static>(
     serves: Rc<S>,
     stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
-    peer: SocketAddr,
+    peer: Option<SocketAddr>,
     entrance: &Entrance,
     phase: watch::Receiver<Phase>,
 ) -> Result<(), String> {
@@ -133,7 +132,9 @@ async fn converse<S: Serve + 'static>(
     let io = TokioIo::new(stream);
     let (protocol, lifetime) = (entrance.protocol, entrance.lifetime);
     let service = service_fn(move |mut request: Request<Incoming>| {
-        if protocol == Protocol::Http {
+        if protocol == Protocol::Http
+            && let Some(peer) = peer
+        {
             request.extensions_mut().insert(Peer(peer)); // It takes memory, and nobody asks for it on the way of decisions over RLS.
         }
         let answer = serves.clone().answer(protocol, request);

@@ -44,18 +44,21 @@ impl Places {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner).all
     }
 
-    pub(super) fn take(self: &Arc<Self>, peer: IpAddr) -> Result<Place, Full> {
-        let peer = peer.to_canonical();
+    /// A place for a peer; whoever has no address is bounded by the number of all alone.
+    pub(super) fn take(self: &Arc<Self>, peer: Option<IpAddr>) -> Result<Place, Full> {
+        let peer = peer.map(|peer| peer.to_canonical());
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         if taken.all >= self.limits.all {
             return Err(Full::All);
         }
-        // Not `entry`: a peer that is refused leaves nothing behind.
-        let of_peer = taken.of_peer.get(&peer).copied().unwrap_or(0);
-        if of_peer >= self.limits.of_peer {
-            return Err(Full::OfPeer);
+        if let Some(peer) = peer {
+            // Not `entry`: a peer that is refused leaves nothing behind.
+            let of_peer = taken.of_peer.get(&peer).copied().unwrap_or(0);
+            if of_peer >= self.limits.of_peer {
+                return Err(Full::OfPeer);
+            }
+            taken.of_peer.insert(peer, of_peer + 1);
         }
-        taken.of_peer.insert(peer, of_peer + 1);
         taken.all += 1;
         Ok(Place { places: self.clone(), peer })
     }
@@ -65,16 +68,17 @@ impl Places {
 #[derive(Debug)]
 pub(super) struct Place {
     places: Arc<Places>,
-    peer: IpAddr,
+    peer: Option<IpAddr>,
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         let mut taken = self.places.taken.lock().unwrap_or_else(PoisonError::into_inner);
         taken.all = taken.all.saturating_sub(1);
-        match taken.of_peer.get_mut(&self.peer) {
+        let Some(peer) = self.peer else { return };
+        match taken.of_peer.get_mut(&peer) {
             Some(count) if *count > 1 => *count -= 1,
-            _ => drop(taken.of_peer.remove(&self.peer)),
+            _ => drop(taken.of_peer.remove(&peer)),
         }
     }
 }
@@ -86,7 +90,7 @@ mod tests {
     #[test]
     fn places_are_bounded_and_come_back() {
         let places = Places::new(PlaceLimits { all: 3, of_peer: 2 });
-        let peer = |last| IpAddr::from([10, 0, 0, last]);
+        let peer = |last| Some(IpAddr::from([10, 0, 0, last]));
         let one = places.take(peer(1)).expect("a place");
         let _two = places.take(peer(1)).expect("a place");
         assert_eq!(places.take(peer(1)).err(), Some(Full::OfPeer));
@@ -102,8 +106,8 @@ mod tests {
     #[test]
     fn an_address_is_one_peer_in_either_clothes() {
         let places = Places::new(PlaceLimits { all: 9, of_peer: 1 });
-        let _one = places.take(IpAddr::from([10, 0, 0, 1])).expect("a place");
+        let _one = places.take(Some(IpAddr::from([10, 0, 0, 1]))).expect("a place");
         let mapped: IpAddr = "::ffff:10.0.0.1".parse().expect("an address");
-        assert_eq!(places.take(mapped).err(), Some(Full::OfPeer));
+        assert_eq!(places.take(Some(mapped)).err(), Some(Full::OfPeer));
     }
 }

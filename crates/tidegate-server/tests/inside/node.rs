@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use prost::Message as _;
 use tidegate_clock::{Clock, ManualClock};
-use tidegate_config::{LiveRules, RuleFiles, Style};
+use tidegate_config::{ListenAt, LiveRules, RuleFiles, Style};
 use tidegate_core::{Micros, OnStoreFailure, Query, Secret};
 use tidegate_counters::{Memory, MemorySize, Store};
 use tidegate_server::reply::body::BodyStyle;
@@ -113,8 +113,8 @@ impl Inside {
     /// Lets the same node serve HTTP, on a thread of its own; gives where.
     pub(crate) fn serve(&self) -> SocketAddr {
         let node = self.core.node.clone();
-        let listener = listen(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a socket");
-        let address = listener.address().expect("an address");
+        let listener = listen(&ListenAt::Tcp(SocketAddr::from(([127, 0, 0, 1], 0)))).expect("a socket");
+        let address = listener.address().expect("a socket").address().expect("an address");
         let lifetime = Lifetime { age: None, grace: Duration::ZERO, idle: Duration::from_secs(30) };
         let entrance = Arc::new(Entrance {
             protocol: Protocol::Http,

@@ -77,8 +77,9 @@ fn serve(settings: Settings, drop_in: Option<DropIn>) -> io::Result<ExitCode> {
 
 /// What somebody at a terminal wants to know.
 fn greeting(running: &Running) -> String {
-    let [rls, http] = running.serving.addresses;
-    let debug = running.serving.debug.map(|debug| format!("Debug http://{debug}  (/rlconfig, /stats)\n  "));
+    let [rls, http] = &running.serving.addresses;
+    let debug =
+        running.serving.debug.as_ref().map(|debug| format!("Debug http://{debug}  (/rlconfig, /stats)\n  "));
     let mut text = format!(
         "Tidegate {} is running. {}\n\n  {}\
          RLS   {rls}  (gRPC: point Envoy here)\n  HTTP  http://{http}  (checks, /metrics, /readyz)\n",

@@ -9,7 +9,6 @@ mod rules; // which rules, and what is told when they change
 pub(crate) mod xds; // rules that come from a server
 
 use std::io;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -17,7 +16,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tidegate_clock::Clock;
-use tidegate_config::{DropIn, Following, ListenerSettings, Loaded, Settings, Watch};
+use tidegate_config::{DropIn, Following, ListenAt, ListenerSettings, Loaded, Settings, Watch};
 use tidegate_core::Micros;
 use tidegate_counters::{Memory, MemoryError, MemorySize, RedisStore, Store, UrlError};
 use tidegate_server::reply::body::BodyStyle;
@@ -51,7 +50,7 @@ pub(crate) enum StartError {
         /// Which setting.
         setting: &'static str,
         /// Which address.
-        address: SocketAddr,
+        address: ListenAt,
         /// Why.
         why: io::Error,
     },
@@ -104,9 +103,9 @@ pub(crate) struct Serving {
     data: Data,
     settings: Settings,
     /// Where it listens: RLS, then HTTP.
-    pub(crate) addresses: [SocketAddr; 2],
+    pub(crate) addresses: [ListenAt; 2],
     /// Where it serves the pages of the reference server, if it stands in for it.
-    pub(crate) debug: Option<SocketAddr>,
+    pub(crate) debug: Option<ListenAt>,
     /// Does it run on the demo rules?
     pub(crate) demo: bool,
     /// Files that are followed while it runs.
@@ -294,8 +293,8 @@ impl Door {
         settings: &Settings,
         metrics: &Arc<Metrics>,
     ) -> Result<Self, StartError> {
-        let address = said.listen.ok_or_else(|| io::Error::other(format!("{setting} is not set")))?;
-        let listener = listen(address).map_err(|why| StartError::Listen { setting, address, why })?;
+        let address = said.listen.clone().ok_or_else(|| io::Error::other(format!("{setting} is not set")))?;
+        let listener = listen(&address).map_err(|why| StartError::Listen { setting, address, why })?;
         let files = said.tls.as_ref().map(|tls| TlsFiles {
             certificate: tls.certificate.clone(),
             key: tls.key.clone(),
@@ -341,7 +340,8 @@ fn style(said: &ListenerSettings) -> ReplyStyle {
 /// Whoever can reach a rate limit service can spend everybody's limits.
 fn tell_public(settings: &Settings) {
     for (setting, said) in [("rls.listen", &settings.rls), ("http.listen", &settings.http)] {
-        let public = said.listen.filter(|address| !address.ip().is_loopback());
+        let public =
+            said.listen.as_ref().and_then(ListenAt::address).filter(|address| !address.ip().is_loopback());
         let asks_clients = said.tls.as_ref().is_some_and(|tls| tls.client_roots.is_some());
         if let Some(address) = public.filter(|_| !asks_clients) {
             tracing::warn!(setting, %address, "anybody who can reach this address can spend everybody's limits; \

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use tidegate_config::{DropIn, ListenerSettings, Mogrify, Settings};
+use tidegate_config::{DropIn, ListenAt, ListenerSettings, Mogrify, Settings};
 use tidegate_server::{Node, Protocol, StandIn, reference_gauges};
 use tidegate_telemetry::Metrics;
 use tidegate_telemetry::reference::statsd::{
@@ -46,7 +46,7 @@ pub(super) fn doors(
     let all = [Some(("DEBUG_PORT", drop_in.debug)), prometheus].into_iter().flatten();
     let open = |(name, address)| {
         let said = ListenerSettings {
-            listen: Some(address),
+            listen: Some(ListenAt::Tcp(address)),
             connections_max: CONNECTIONS_MAX,
             connections_per_peer_max: CONNECTIONS_MAX,
             ..ListenerSettings::default()

@@ -37,6 +37,17 @@ async fn who_is_over_the_limit_gets_429_with_envoys_headers() {
 }
 
 #[tokio::test]
+async fn a_node_is_asked_at_a_socket_of_the_file_system() {
+    let Some(rig) = Needs::memory().sockets().start().await else { return };
+    let mut statuses = Vec::new();
+    for _ in 0..4 {
+        statuses.push(rig.get(Door::Open, "/plain", "alice").await.status);
+    }
+    assert_eq!(statuses, [200, 200, 200, 429]);
+    tell("a_node_is_asked_at_a_socket_of_the_file_system", "3 of 4 pass");
+}
+
+#[tokio::test]
 async fn headers_of_the_ietf_and_our_body_pass_through_envoy() {
     let needs = Needs::memory().set("rls-headers", "ietf-11,retry-after").set("rls-body", "error");
     let Some(rig) = needs.start().await else { return };

@@ -54,7 +54,7 @@ pub(crate) struct Manners {
 pub(crate) fn envoy(
     ports: &Ports,
     upstream: SocketAddr,
-    nodes: &[SocketAddr],
+    nodes: &[String],
     manners: Manners,
     log: &Path,
 ) -> String {
@@ -83,20 +83,20 @@ static_resources:
     )
 }
 
-fn address(port: u16) -> String {
+/// Where something listens, as Envoy writes it.
+pub(crate) fn address(port: u16) -> String {
     format!("{{ socket_address: {{ address: 127.0.0.1, port_value: {port} }} }}")
 }
 
 /// The cluster of the document, with these nodes instead of its one.
-fn cluster(nodes: &[SocketAddr], manners: Manners) -> String {
+fn cluster(nodes: &[String], manners: Manners) -> String {
     let shown = piece("cluster");
     let ejects = shown.find("  outlier_detection:").expect("outlier detection");
     let after = shown.find("  health_checks:").expect("health checks");
     let shown =
         if manners.ejects { shown.to_owned() } else { format!("{}{}", &shown[..ejects], &shown[after..]) };
     let line = shown.lines().find(|line| line.contains("port_value: 8081")).expect("a node");
-    let lines: Vec<String> =
-        nodes.iter().map(|node| line.replace("8081", &node.port().to_string())).collect();
+    let lines: Vec<String> = nodes.iter().map(|node| line.replace(&address(8081), node)).collect();
     shown.replace(line, &lines.join("\n"))
 }
 

@@ -51,7 +51,7 @@ impl Envoy {
     pub(crate) async fn start(
         program: PathBuf,
         upstream: SocketAddr,
-        nodes: &[SocketAddr],
+        nodes: &[String],
         manners: Manners,
     ) -> Self {
         for _ in 0..STARTS_MAX {
@@ -64,7 +64,7 @@ impl Envoy {
         panic!("no ports for Envoy");
     }
 
-    fn spawn(program: &Path, upstream: SocketAddr, nodes: &[SocketAddr], manners: Manners) -> Self {
+    fn spawn(program: &Path, upstream: SocketAddr, nodes: &[String], manners: Manners) -> Self {
         let folder = tempfile::Builder::new().prefix("envoy").tempdir().expect("a folder");
         let port = || free_port().unwrap_or_else(|error| panic!("{error}"));
         let ports = Ports { admin: port(), open: port(), closed: port(), bare: port() };

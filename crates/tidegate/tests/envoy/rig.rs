@@ -25,13 +25,15 @@ pub(crate) struct Needs {
     manners: Manners,
     /// Does a node wait as long as Envoy does? Not where it matters what is answered without the store.
     patient: bool,
+    /// Are nodes asked at sockets of the file system?
+    sockets: bool,
     settings: Vec<(&'static str, &'static str)>,
 }
 
 impl Needs {
     pub(crate) fn of(counters: Counters) -> Self {
         let manners = Manners { patience: PATIENT, ejects: true };
-        Self { counters, nodes: 1, manners, patient: true, settings: Vec::new() }
+        Self { counters, nodes: 1, manners, patient: true, sockets: false, settings: Vec::new() }
     }
 
     pub(crate) fn memory() -> Self {
@@ -56,6 +58,11 @@ impl Needs {
         Self { patient: false, ..self }
     }
 
+    /// Nodes listen at sockets of the file system.
+    pub(crate) fn sockets(self) -> Self {
+        Self { sockets: true, ..self }
+    }
+
     /// A setting of the nodes.
     pub(crate) fn set(mut self, flag: &'static str, value: &'static str) -> Self {
         self.settings.push((flag, value));
@@ -69,7 +76,7 @@ impl Needs {
             .then(|| Server::start(Kind::Redis, &Options::new()).unwrap_or_else(|error| panic!("{error}")));
         let nodes: Vec<Node> = (0..self.nodes).map(|_| self.setup(redis.as_ref()).start()).collect();
         let upstream = Upstream::start();
-        let addresses: Vec<_> = nodes.iter().map(|node| node.rls).collect();
+        let addresses: Vec<_> = nodes.iter().map(address_of).collect();
         for node in nodes.iter().filter(|_| redis.is_some()) {
             until("a node counts in the store", async || {
                 let told = node.http().await.post("/v1/check", &asked("busy", "warm")).await;
@@ -91,6 +98,7 @@ impl Needs {
         // A port that a second node finds free when the first has gone.
         let address = || format!("127.0.0.1:{}", free_port().unwrap_or_else(|error| panic!("{error}")));
         let setup = Setup::new(&config::rules()).set("rls-listen", &address()).set("http-listen", &address());
+        let setup = if self.sockets { setup.set("rls-listen", "unix:rls.sock") } else { setup };
         let setup = self.settings.iter().fold(setup, |setup, (flag, value)| setup.set(flag, value));
         let Some(redis) = redis else { return setup };
         let setup = setup.set("store-url", &redis.url());
@@ -101,6 +109,14 @@ impl Needs {
                 .set("store-circuit-failures", "0");
         }
         setup
+    }
+}
+
+/// Where a node listens, as the document writes it.
+fn address_of(node: &Node) -> String {
+    match &node.rls_socket {
+        Some(path) => format!("{{ pipe: {{ path: {} }} }}", path.display()),
+        None => config::address(node.rls.port()),
     }
 }
 

@@ -114,6 +114,22 @@ async fn it_answers_over_json_and_counts_under_the_names_that_others_use() {
 }
 
 #[tokio::test]
+async fn it_listens_at_a_socket_in_place_of_a_port() {
+    let redis = redis();
+    let setup =
+        setup(&redis).without("rls-listen").variable("GRPC_PORT", "1").variable("GRPC_UDS", "rls.sock");
+    let node = setup.start();
+    let path = node.rls_socket.clone().expect("a socket");
+    let told = node.rls().await.ask(&asks("shop", [descriptor(&[("few", "a")])])).await;
+    assert_eq!((told.overall_code, told.statuses[0].limit_remaining), (1, 1));
+    assert_eq!(node.stop().await.0, 0);
+    assert!(!path.exists());
+    let none = setup.variable("GRPC_UDS", "@hidden").run_node();
+    assert_eq!(none.code, 78, "{}", none.err);
+    assert!(none.err.contains("GRPC_UDS") && none.err.contains("a socket without a file"), "{}", none.err);
+}
+
+#[tokio::test]
 async fn modes_of_the_whole_node_are_honoured() {
     let redis = redis();
     let shadow = setup(&redis).variable("SHADOW_MODE", "true").start();

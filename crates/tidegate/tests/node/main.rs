@@ -12,6 +12,7 @@ mod floods; // clients that send too much
 mod slow; // clients that hold what others need
 mod audit; // what clients were told is what counters hold
 mod documents; // what the documents show
+mod sockets; // RLS at a socket of the file system
 mod tls; // certificates
 mod fleet; // several nodes on one store
 mod internal; // calls that come from inside

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read};
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,8 +13,9 @@ use rustix::process::{Pid, Resource, Rlimit, Signal};
 use serde_json::Value;
 use tempfile::TempDir;
 use tidegate_clock::Stopwatch;
+use tokio::net::UnixStream;
 
-use super::{Grpc, Http, SOON};
+use super::{Grpc, Http, SOON, soon};
 
 /// A folder with rules, and settings to start nodes by.
 #[derive(Clone)]
@@ -46,6 +47,13 @@ impl Setup {
 
     pub(crate) fn set(mut self, flag: &str, value: &str) -> Self {
         self.flags.insert(flag.into(), value.into());
+        self
+    }
+
+    /// Leaves out a flag, so that something else says it.
+    #[allow(dead_code, reason = "only the tests of nodes need it")]
+    pub(crate) fn without(mut self, flag: &str) -> Self {
+        self.flags.remove(flag);
         self
     }
 
@@ -115,7 +123,7 @@ impl Setup {
         std::thread::spawn(move || {
             greeting.lines().map_while(Result::ok).try_for_each(|line| told.send(line))
         });
-        let (mut addresses, mut debug) = ([None, None], None);
+        let (mut addresses, mut debug, mut rls_socket) = ([None, None], None, None);
         let setup = self.clone();
         while let [None, _] | [_, None] = addresses {
             let line = match lines.recv_timeout(SOON) {
@@ -130,13 +138,16 @@ impl Setup {
             for (address, name) in places {
                 let told =
                     line.trim_start().strip_prefix(name).and_then(|rest| rest.split_whitespace().next());
-                if let Some(told) = told {
+                if let Some(path) = told.and_then(|told| told.strip_prefix("unix:")) {
+                    rls_socket = Some(self.path().join(path));
+                    *address = Some(SocketAddr::from(([0; 4], 0))); // Nobody can connect to it.
+                } else if let Some(told) = told {
                     *address = told.trim_start_matches("http://").parse::<SocketAddr>().ok();
                 }
             }
         }
         let [rls, http] = addresses.map(|address| address.expect("an address"));
-        Node { child, rls, http, debug, log, log_ended, setup }
+        Node { child, rls, rls_socket, http, debug, log, log_ended, setup }
     }
 
     fn words(&self) -> Vec<String> {
@@ -157,6 +168,8 @@ pub(crate) struct Answer {
 pub(crate) struct Node {
     child: Child,
     pub(crate) rls: SocketAddr,
+    /// The socket that RLS is at, if it is at one instead.
+    pub(crate) rls_socket: Option<PathBuf>,
     pub(crate) http: SocketAddr,
     /// Where the pages of the reference server are, if it stands in for it.
     pub(crate) debug: Option<SocketAddr>,
@@ -173,7 +186,9 @@ impl Node {
     }
 
     pub(crate) async fn rls(&self) -> Grpc {
-        Grpc::connect(self.rls).await
+        let Some(path) = &self.rls_socket else { return Grpc::connect(self.rls).await };
+        let stream = soon("a connection", UnixStream::connect(path)).await.expect("a connection");
+        Grpc::over(stream).await.expect("a greeting")
     }
 
     pub(crate) async fn http(&self) -> Http {
