@@ -409,6 +409,16 @@ codes! {
         fix: "Do what the message says; docs/migrating-from-envoyproxy-ratelimit.md has all variables and what becomes of each.",
         bad: "", good: "",
     }
+    PlainControl "plain-control" Error "a control plane that others reach without TLS" {
+        means: "Whoever reads a token on its way can change every limit. The API listens where other machines can reach it, and nothing encrypts.",
+        fix: "Give it certificates, let it listen on this machine alone, or say by `control.allow_plain` that something else encrypts.",
+        bad: "", good: "",
+    }
+    BadDatabase "bad-database" Error "a database that is not known" {
+        means: "The control plane keeps what it knows in PostgreSQL, which is named by a URL, or in a file of SQLite, which is named by nothing.",
+        fix: "Write `postgres://user@host:5432/name`, or leave it out.",
+        bad: "", good: "",
+    }
     PasswordInUrl "password-in-url" Warning "a password where many can read it" {
         means: "A URL stands in files, command lines and lists of processes. A password in it works, and is never shown by Tidegate.",
         fix: "Write the password into a file that only the node may read, and name it by `store.password_file`.",

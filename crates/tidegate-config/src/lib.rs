@@ -81,8 +81,9 @@ pub use rules::{DEFAULTS, DESCRIPTOR, DOMAIN, Defaults, EXEMPT, RATE_LIMIT, REPL
 pub use scalars::{Cidr, ListenAt, Percent};
 pub use schema::{rule_tests_schema, rules_schema, schema, settings_schema};
 pub use settings::{
-    FILE_VARIABLE, Given, Instead, InternalSettings, ListenerSettings, Resolved, SETTINGS, SETTINGS_FILE,
-    Said, Setting, Settings, StoreSettings, TlsSettings, XdsSettings, XdsTlsSettings, resolve,
+    ControlSettings, FILE_VARIABLE, Given, Instead, InternalSettings, ListenerSettings, Resolved, Role,
+    SETTINGS, SETTINGS_FILE, Said, Setting, Settings, StoreSettings, TlsSettings, XdsSettings,
+    XdsTlsSettings, resolve,
 };
 pub use source::{LineColumn, Sources, Span};
 pub use times::{Rate, TimeUnit, Window};

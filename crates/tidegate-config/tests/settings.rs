@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use tidegate_config::{Code, Given, Resolved, Setting, Style, resolve};
+use tidegate_config::{Code, Given, Resolved, Role, Setting, Style, resolve};
 use tidegate_core::Algorithm;
 
 fn folder(text: &str) -> tempfile::TempDir {
@@ -67,7 +67,9 @@ fn every_setting_can_be_said_in_every_way() {
                 store: { url: 'redis://h', user: u, password_file: p, prefix: x, timeout: 5ms, connect_timeout: 1s, in_flight: 9, \
                   reference_names: true, reference_prefix: y, circuit: { failures: 6, within: 10s, open_for: 30s }, \
                   tls: { ca: a, certificate: c, key: k } }\n\
-                node: { threads: 3, deadline: 9ms, data: d, drain_delay: 1s, drain_timeout: 2s }\n\
+                control: { enabled: true, listen: '127.0.0.1:3', database: 'postgres://u@h/d', password_file: p, allow_plain: true, \
+                  tls_certificate: c, tls_key: k, tls_client_roots: r }\n\
+                node: { role: decide, threads: 3, deadline: 9ms, data: d, drain_delay: 1s, drain_timeout: 2s }\n\
                 log: { format: json, level: debug, refusals_per_second: 5 }\n";
     let values: Vec<(String, String)> = resolved(folder(file).path(), &[], &[])
         .said
@@ -118,6 +120,10 @@ fn every_setting_can_be_said_in_every_way() {
         let tls = xds.tls.as_ref().expect("TLS");
         assert_eq!((&tls.ca, &tls.certificate), (&Some("a".into()), &Some(("c".into(), "k".into()))));
         assert_eq!(tls.server_name.as_deref(), Some("s"));
+        let control = &settings.control;
+        assert_eq!((control.enabled, control.listen.map(|at| at.port())), (true, Some(3)));
+        assert_eq!((control.database.as_deref(), control.allow_plain), (Some("postgres://u@h/d"), true));
+        assert_eq!((settings.role, control.tls.is_some()), (Role::Decide, true));
         let store = &settings.store;
         assert_eq!((store.url.as_deref(), store.user.as_deref()), (Some("redis://h"), Some("u")));
         assert_eq!((store.timeout.as_millis(), store.connect_timeout.as_secs(), store.in_flight), (5, 1, 9));
@@ -221,4 +227,24 @@ fn what_is_wrong_is_told_with_its_place() {
     assert!(self::told(&self::resolved(twice.path(), &[], &[])).contains("error[said-twice]"));
     let missing = resolve(&Given { file: Some(folder.path().join("nowhere.yaml")), ..Given::default() });
     assert!(self::told(&missing).contains("error[unreadable-file]"));
+}
+
+#[test]
+fn a_control_plane_is_not_shown_to_others_in_plain_text() {
+    let folder = folder("");
+    let public = ("control.listen", "0.0.0.0:8082");
+    let told_of = |flags: &[(&str, &str)]| told(&resolved(folder.path(), flags, &[]));
+    assert!(told_of(&[public]).contains("plain-control"), "{}", told_of(&[public]));
+    assert_eq!(told_of(&[public, ("control.allow_plain", "true")]), "");
+    assert_eq!(told_of(&[public, ("control.enabled", "false")]), "");
+    assert_eq!(told_of(&[public, ("control.tls_certificate", "c"), ("control.tls_key", "k")]), "");
+    assert_eq!(told_of(&[("control.listen", "127.0.0.1:9")]), "");
+    assert!(told_of(&[("control.tls_key", "k")]).contains("half-of-tls"));
+    for bad in ["mysql://h/d", "sqlite:x", "h"] {
+        assert!(told_of(&[("control.database", bad)]).contains("bad-database"), "{bad}");
+    }
+    let with_password = resolved(folder.path(), &[("control.database", "postgres://u:hunter2@h/d")], &[]);
+    assert_eq!(with_password.settings.control.database.as_deref(), Some("postgres://u:hunter2@h/d"));
+    let shown = format!("{:?} {:?} {}", with_password.said, with_password.settings, told(&with_password));
+    assert!(!shown.contains("hunter2"), "{shown}");
 }

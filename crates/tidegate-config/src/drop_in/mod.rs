@@ -195,6 +195,7 @@ impl Reader<'_> {
     fn listeners(&mut self) {
         let (http, rls) = (self.listen("HOST", "PORT"), self.listen("GRPC_HOST", "GRPC_PORT"));
         self.instead("http.listen", http.to_string(), "PORT");
+        self.instead("control.enabled", "false".into(), "PORT"); // There is none there, nor a port for one.
         match self.text("GRPC_UDS") {
             none if none.is_empty() => self.instead("rls.listen", rls.to_string(), "GRPC_PORT"),
             path => self.instead("rls.listen", ListenAt::Unix(path.into()).to_string(), "GRPC_UDS"),

@@ -1,5 +1,6 @@
 //! The settings of a node: flags before environment before file before defaults, all read by one table. Start at [`resolve`].
 
+mod control; // those of the control plane
 mod places; // the table
 
 use std::collections::HashMap;
@@ -20,6 +21,7 @@ use crate::scalars::{ListenAt, check_socket_path};
 use crate::source::{Sources, Span};
 use crate::yaml::{self, Caps, NodeKind, Tree};
 
+pub use control::{ControlSettings, Role};
 pub use places::SETTINGS;
 
 /// The file that is read if none is named and it is there.
@@ -58,6 +60,10 @@ pub struct Settings {
     pub counters_memory: usize,
     /// Counters that a fleet shares.
     pub store: StoreSettings,
+    /// Tiers, quotas of single callers, rules by API.
+    pub control: ControlSettings,
+    /// What the process does.
+    pub role: Role,
     /// How many threads decide; none is one for each core.
     pub threads: Option<usize>,
     /// How long an answer may take.
@@ -363,12 +369,14 @@ pub fn resolve(given: &Given) -> Resolved {
     let folder = file.as_deref().and_then(Path::parent).unwrap_or(Path::new("")).to_path_buf();
     let read = Chosen { values: &chosen, folder: &folder, all: &all, layers: &layers, in_file: &in_file };
     let settings = read.settings();
-    ["rls", "http"].into_iter().for_each(|name| read.check_tls(&reader, name));
+    ["rls", "http", "control"].into_iter().for_each(|name| read.check_tls(&reader, name));
     read.check_listen(&reader, "rls.listen");
     read.check_store(&reader);
     read.check_xds(&reader);
+    read.check_control(&reader);
     // One that did not win must not be shown either.
-    let urls = [read.get(STORE_URL), in_file.get(STORE_URL).copied()].into_iter().flatten();
+    let both = |name: &str| [read.get(name), in_file.get(name).copied()];
+    let urls = both(STORE_URL).into_iter().chain(both(control::DATABASE)).flatten();
     let mut passwords: Vec<Span> = urls.filter_map(|url| hidden(&sources, url.span())).collect();
     let headers = [read.get(XDS_HEADERS), in_file.get(XDS_HEADERS).copied()].into_iter().flatten();
     passwords.extend(headers.map(|value| value.span()));
@@ -376,7 +384,7 @@ pub fn resolve(given: &Given) -> Resolved {
         let value = chosen.get(setting.name.as_str())?;
         let text = value.node().text().unwrap_or_else(|| sources.slice(value.span()));
         let text = match setting.name.as_str() {
-            STORE_URL => without_password(text),
+            STORE_URL | control::DATABASE => without_password(text),
             XDS_HEADERS => {
                 let names = read.pairs(XDS_HEADERS, ':').into_iter();
                 names.map(|(name, _)| format!("{name}:{HIDDEN}")).collect::<Vec<_>>().join(",")
@@ -749,6 +757,8 @@ impl<'a> Chosen<'a> {
             },
             counters_memory: self.bytes("counters.memory"),
             store: self.store(),
+            control: self.control(),
+            role: Role::named(self.word("node.role")),
             threads: self.whole("node.threads"),
             deadline: self.duration("node.deadline"),
             data: self.path("node.data").unwrap_or_default(),

@@ -29,6 +29,7 @@ pub static SETTINGS: Place = Place {
         )
         .ours(),
         Field::new("store", Kind::Map(&STORE), "Counters that a fleet shares, in Redis or Valkey.").ours(),
+        Field::new("control", Kind::Map(&CONTROL), "Tiers, quotas of single callers, rules by API.").ours(),
         Field::new("node", Kind::Map(&NODE), "The process itself.").ours(),
         Field::new("log", Kind::Map(&LOG), "What is logged, to stderr.").ours(),
     ],
@@ -437,10 +438,48 @@ static STORE_TLS: Place = Place {
     ],
 };
 
+static CONTROL: Place = Place {
+    name: "control",
+    doc: "The control plane: tiers, quotas of single callers and rules, kept in SQL and changed by an API: see docs/quotas.md. No decision ever \
+          waits for it.",
+    fields: &[
+        Field::new("enabled", Kind::Flag, "Without it there are only the rules of files, and no API.").ours().default("true"),
+        LISTEN.default("127.0.0.1:8082"),
+        Field::new(
+            "database",
+            Kind::Text,
+            "Where it is kept: `postgres://user@host/name`, which a fleet of nodes shares. Without one, in SQLite: a file in `node.data`, for \
+             this node alone.",
+        )
+        .ours(),
+        Field::new("password_file", Kind::Text, "A file whose first line is the password for it. Read at the start.").ours(),
+        Field::new(
+            "allow_plain",
+            Kind::Flag,
+            "May the API be reached from other machines without TLS? Tokens would be sent as plain text.",
+        )
+        .ours()
+        .default("false"),
+        TLS_CERTIFICATE,
+        TLS_KEY,
+        TLS_CLIENT_ROOTS,
+    ],
+};
+
+static ROLES: &[Word] = &[
+    Word::new("all", "It decides, and has the control plane's API."),
+    Word::new("decide", "It decides. What the control plane keeps is followed, and changed by other nodes."),
+    Word::new(
+        "control",
+        "It has the control plane's API and no other entrance: nobody asks it for decisions.",
+    ),
+];
+
 static NODE: Place = Place {
     name: "node",
     doc: "The process itself.",
     fields: &[
+        Field::new("role", Kind::Word(ROLES), "What the process does.").ours().default("all"),
         Field::new("threads", Kind::Whole { min: 1, max: 1_024 }, "How many threads decide; by default one for each core.")
             .ours(),
         Field::new(
