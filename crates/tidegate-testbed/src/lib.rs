@@ -1,4 +1,4 @@
-//! Real stores for tests: Redis and Valkey, alone, as a cluster and behind sentinels, and a proxy that breaks connections on command.
+//! Real stores for tests: Redis and Valkey, alone, as a cluster and behind sentinels, PostgreSQL, and a proxy that breaks connections on command.
 //!
 //! Everything is started for one test, on free ports of the loopback and in a temporary folder, and is gone when it is dropped, or when
 //! the test's process ends in any other way. Nothing here needs a runtime, so that any test can use it. It is a tool of the tests: no
@@ -29,6 +29,7 @@ mod wait; // until something has happened
 mod client; // asking a server something
 mod server; // one server
 mod certificates; // who it says it is
+mod postgres; // the store of the control plane
 mod slots; // which slot a key is in
 mod cluster; // several servers that share the slots
 mod sentinels; // a primary, a replica, and who watches them
@@ -40,6 +41,7 @@ pub use client::{Client, Reply};
 pub use clock::{ServerClock, clock_shim};
 pub use cluster::Cluster;
 pub use find::{Kind, find, find_envoy};
+pub use postgres::{POSTGRES_VARIABLE, Postgres, PostgresOptions, find_postgres};
 pub use proxy::{ConnectionCounts, Counts, Proxy, Way};
 pub use reference::{REFERENCE_VARIABLE, REFERENCE_VERSION, find_reference_server, reference_server};
 pub use sentinels::Sentinels;

@@ -34,9 +34,14 @@ pub fn find_reference_server() -> Result<Option<PathBuf>, String> {
 
 /// Its folder, outside the tree and apart from what cargo may clean: it changes less often than anything that is built here.
 fn folder() -> Option<PathBuf> {
+    Some(cache_folder()?.join("reference-server").join(REFERENCE_VERSION))
+}
+
+/// The project's cache folder.
+pub(crate) fn cache_folder() -> Option<PathBuf> {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")))?;
-    Some(cache.join("tidegate").join("reference-server").join(REFERENCE_VERSION))
+    Some(cache.join("tidegate"))
 }
 
 fn install() -> Result<PathBuf, String> {
