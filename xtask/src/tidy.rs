@@ -77,6 +77,19 @@ const WALLS: &[Wall] = &[
         reason: "texts become rules and settings without knowing who uses them",
     },
     Wall {
+        name: "tidegate-control",
+        edges: "normal,build,no-proc-macro",
+        allowed: Allowed::AllBut(&[
+            "tidegate-config",
+            "tidegate-counters",
+            "tidegate-server",
+            "tidegate-oracle",
+            "tidegate-suite",
+            "tidegate-testbed",
+        ]),
+        reason: "no decision waits for the control plane, and it does not know who asks it",
+    },
+    Wall {
         name: "tidegate-core",
         edges: "normal,build,no-proc-macro",
         allowed: Allowed::Only(&[
