@@ -159,8 +159,9 @@ codes! {
         bad: "- key: user\n  unit: minute\n", good: "- key: user\n  rate_limit:\n    unit: minute\n",
     }
     IgnoredKey "ignored-key" Warning "a key where it has no effect" {
-        means: "The key exists, but not at this level. envoyproxy/ratelimit ignores it there in silence, and so does a node that stands in \
-                for it; everywhere else it is an error.",
+        means: "The key exists, but not at this level, or it is given twice, or it says something that holds only without `unlimited`. \
+                envoyproxy/ratelimit ignores it there in silence, and so does a node that stands in for it; everywhere else it is an \
+                error.",
         fix: "Move it to where the message says, or remove it.",
         bad: "", good: "",
     }

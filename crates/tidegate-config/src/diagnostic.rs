@@ -2,6 +2,7 @@
 
 use crate::codes::{Code, Severity};
 use crate::source::Span;
+use crate::theirs::TEXT_BYTES_MAX;
 
 /// One thing that is wrong with a file, or worth a warning.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -13,11 +14,14 @@ pub struct Diagnostic {
     /// Where, if it is about a place in a file.
     pub at: Option<Span>,
     /// A few words that stand beside the place.
-    pub label: String,
+    pub label: Box<str>,
     /// Other places that have to do with it, and what else is known.
     pub notes: Vec<(Option<Span>, String)>,
     /// How to mend it.
-    pub help: Option<String>,
+    pub help: Option<Box<str>>,
+    /// What envoyproxy/ratelimit says of it, word for word, if it refuses it too. In a report of [`crate::Loaded`] the name that it gives
+    /// the file stands before it.
+    pub reference: Option<Box<str>>,
 }
 
 impl Diagnostic {
@@ -28,13 +32,21 @@ impl Diagnostic {
 
     /// About no place in a file, such as a file that cannot be opened.
     pub fn nowhere(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), at: None, label: String::new(), notes: Vec::new(), help: None }
+        Self {
+            code,
+            message: message.into(),
+            at: None,
+            label: Box::default(),
+            notes: Vec::new(),
+            help: None,
+            reference: None,
+        }
     }
 
     /// With words beside the place.
     #[must_use]
     pub fn label(mut self, label: impl Into<String>) -> Self {
-        self.label = label.into();
+        self.label = label.into().into();
         self
     }
 
@@ -55,7 +67,23 @@ impl Diagnostic {
     /// With a way to mend it.
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Self {
-        self.help = Some(help.into());
+        self.help = Some(help.into().into());
+        self
+    }
+
+    /// With what envoyproxy/ratelimit says of it.
+    #[must_use]
+    pub(crate) fn theirs(self, text: impl Into<String>) -> Self {
+        self.theirs_if(Some(text.into()))
+    }
+
+    /// With what envoyproxy/ratelimit says of it, if it says something.
+    #[must_use]
+    pub(crate) fn theirs_if(mut self, text: Option<String>) -> Self {
+        self.reference = text.map(|mut text| {
+            text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
+            text.into()
+        });
         self
     }
 

@@ -34,6 +34,7 @@
 mod codes; // what can be wrong: the one table
 mod diagnostic; // one thing that is wrong
 mod report; // all that was found
+mod theirs; // what envoyproxy/ratelimit says of it
 mod render; // as text and as JSON
 mod source; // files, and places in them
 

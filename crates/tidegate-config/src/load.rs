@@ -16,6 +16,7 @@ use crate::reader::Reader;
 use crate::report::Report;
 use crate::rules::{self, Common, DOMAIN, Defaults, DomainText};
 use crate::source::Sources;
+use crate::theirs;
 use crate::yaml::{self, Caps};
 
 /// How many files there may be, and how many levels of folders: enough for people, and an end for a wrong path.
@@ -46,6 +47,8 @@ pub struct RuleFiles {
     /// Are they read as envoyproxy/ratelimit reads them? Files of any name, none at all, keys that have no effect where they stand, and
     /// refunds in every domain.
     pub as_reference: bool,
+    /// The folder below which envoyproxy/ratelimit names files, in what it says of them.
+    pub reference_root: Option<PathBuf>,
 }
 
 /// What was found.
@@ -135,7 +138,7 @@ pub(crate) enum FileNames {
 
 impl RuleFiles {
     fn reader(&self) -> Reader {
-        let reader = Reader::new(&[&DOMAIN]);
+        let reader = Reader::new(&[&DOMAIN]).of_rules();
         if self.as_reference { reader.as_reference() } else { reader }
     }
 
@@ -173,7 +176,9 @@ fn load_all(texts: impl IntoIterator<Item = (String, Bytes)>, files: &RuleFiles,
     let added = read_all(added, files, &reader, &mut sources, &mut common);
     graft::graft_all(&mut domains, added, &reader);
     let domains = domains.into_iter().map(|text| text.draft).collect();
-    Loaded { domains, report: reader.finish(), sources }
+    let mut report = reader.finish();
+    report.name_theirs(|source| theirs::file_name(sources.name(source), files.reference_root.as_deref()));
+    Loaded { domains, report, sources }
 }
 
 /// Reads texts, one after the other.
@@ -225,7 +230,8 @@ fn join(texts: Vec<DomainText>, merge: bool, reader: &Reader) -> Vec<DomainText>
                 )
                 .label("once more")
                 .note(domains[*first].at, "first here")
-                .help("put its descriptors into one document, or set `rules.merge_domains`"),
+                .help("put its descriptors into one document, or set `rules.merge_domains`")
+                .theirs(theirs::duplicate_domain(&text.draft.name)),
             ),
         }
     }
@@ -248,7 +254,12 @@ fn merge_into(first: &mut DomainText, more: DomainText, reader: &Reader) {
                 )
                 .label("once more in this document")
                 .note(first.at, "first in this one")
-                .help("join the two descriptors"),
+                .help("join the two descriptors")
+                .theirs(theirs::duplicate_descriptor(&format!(
+                    "{}.{}",
+                    more.draft.name,
+                    theirs::composite(&draft.key, draft.value.as_deref())
+                ))),
             );
         }
     }

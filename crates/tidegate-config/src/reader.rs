@@ -15,6 +15,7 @@ use crate::near::nearest;
 use crate::report::Report;
 use crate::scalars::{Cidr, ListenAt, Percent};
 use crate::source::Span;
+use crate::theirs;
 use crate::times::Rate;
 use crate::yaml::{Node, NodeKind};
 pub use value::{Names, Value, Values};
@@ -29,6 +30,8 @@ pub struct Reader {
     told: RefCell<HashSet<(&'static str, &'static str)>>,
     /// Is a known key in a wrong place only without effect?
     as_reference: bool,
+    /// Are these rules, of which envoyproxy/ratelimit has something to say?
+    of_rules: bool,
 }
 
 /// A value, and where it stands.
@@ -67,13 +70,24 @@ impl Reader {
     /// Whatever can be reached from these places is where a misplaced key may belong.
     pub fn new(roots: &[&'static Place]) -> Self {
         let (report, told) = (RefCell::default(), RefCell::default());
-        Self { report, places: reachable(roots), told, as_reference: false }
+        Self { report, places: reachable(roots), told, as_reference: false, of_rules: false }
+    }
+
+    /// The same, that reads rules, and tells what envoyproxy/ratelimit says of what is wrong with them.
+    #[must_use]
+    pub(crate) fn of_rules(self) -> Self {
+        Self { of_rules: true, ..self }
     }
 
     /// The same, that takes known keys in wrong places as envoyproxy/ratelimit does: they have no effect, and a warning says so.
     #[must_use]
     pub fn as_reference(self) -> Self {
         Self { as_reference: true, ..self }
+    }
+
+    /// Are rules taken as envoyproxy/ratelimit takes them?
+    pub(crate) fn is_as_reference(&self) -> bool {
+        self.as_reference
     }
 
     /// Adds to the report.
@@ -121,7 +135,11 @@ impl Reader {
         for (key, value) in node.entries() {
             let Some(name) = self.key(key) else { continue };
             match place.field(name) {
-                Some((_, field)) => match all.iter().find(|found| std::ptr::eq(found.field, field)) {
+                Some((_, field)) => match all.iter_mut().find(|found| std::ptr::eq(found.field, field)) {
+                    Some(first) if self.as_reference => {
+                        self.replaced(name, key, first.key.span());
+                        (first.key, first.value) = (key, value);
+                    }
                     Some(first) => self.duplicate(name, key, first.key.span(), field.name),
                     None => {
                         self.not_yet(field.name, "", field.status, key.span());
@@ -132,23 +150,30 @@ impl Reader {
                 None if self.as_reference && self.is_theirs(name) => self.say_with(Code::IgnoredKey, || {
                     Diagnostic { code: Code::IgnoredKey, ..self.unknown(name, key.span(), place) }
                 }),
-                None => self.say_with(Code::UnknownKey, || self.unknown(name, key.span(), place)),
+                None => self.say_with(Code::UnknownKey, || {
+                    let trouble = self.unknown(name, key.span(), place);
+                    // What belongs elsewhere is taken there, without effect.
+                    let theirs = self.of_rules && !self.is_theirs(name);
+                    if theirs { trouble.theirs(theirs::unknown_key(key)) } else { trouble }
+                }),
             }
         }
         for field in place.fields.iter().filter(|field| field.required) {
             let found = all.iter().find(|found| std::ptr::eq(found.field, field));
             if found.is_none_or(|found| found.value.kind() == NodeKind::Null) {
-                self.say_with(Code::MissingKey, || match found {
-                    Some(found) => missing(
-                        field,
-                        found.key.span(),
-                        format!("`{}` has no value", field.name),
-                        "nothing follows",
-                    ),
-                    None => {
-                        let message = format!("`{}` is missing in `{}`", field.name, place.name);
-                        missing(field, node.span(), message, "not in here")
-                    }
+                self.say_with(Code::MissingKey, || {
+                    let trouble = match found {
+                        Some(found) => {
+                            let message = format!("`{}` has no value", field.name);
+                            missing(field, found.key.span(), message, "nothing follows")
+                        }
+                        None => {
+                            let message = format!("`{}` is missing in `{}`", field.name, place.name);
+                            missing(field, node.span(), message, "not in here")
+                        }
+                    };
+                    let theirs = theirs::missing(place.name, field.name).filter(|_| self.of_rules);
+                    trouble.theirs_if(theirs.map(String::from))
                 });
             }
         }
@@ -156,9 +181,9 @@ impl Reader {
     }
 
     /// Is it a key of envoyproxy/ratelimit, wherever it belongs?
-    fn is_theirs(&self, name: &str) -> bool {
+    pub(crate) fn is_theirs(&self, name: &str) -> bool {
         let mut fields = self.places.iter().filter_map(|place| place.field(name));
-        fields.any(|(_, field)| field.origin == Origin::Reference)
+        self.of_rules && fields.any(|(_, field)| field.origin == Origin::Reference)
     }
 
     /// The text of a key.
@@ -166,9 +191,13 @@ impl Reader {
         let text = key.text();
         if text.is_none() {
             self.say_with(Code::WrongType, || {
-                Diagnostic::new(Code::WrongType, key.span(), "a key has to be a text")
+                let trouble = Diagnostic::new(Code::WrongType, key.span(), "a key has to be a text")
                     .label(found(key))
-                    .help("put the key in quotes; a value that begins with `{` needs them too")
+                    .help("put the key in quotes; a value that begins with `{` needs them too");
+                match key.kind() {
+                    NodeKind::Null if self.of_rules => trouble.theirs(theirs::unknown_key(key)),
+                    _ => trouble,
+                }
             });
         }
         text
@@ -183,6 +212,16 @@ impl Reader {
             Diagnostic::new(Code::DuplicateKey, key.span(), message)
                 .label("once more")
                 .note(first, "first given here")
+                .help("remove one of them")
+        });
+    }
+
+    /// As envoyproxy/ratelimit takes a key that is given twice: the last one holds.
+    fn replaced(&self, name: &str, key: Node<'_>, first: Span) {
+        self.say_with(Code::IgnoredKey, || {
+            Diagnostic::new(Code::IgnoredKey, first, format!("{} is given twice", quoted(name)))
+                .label("has no effect")
+                .note(key.span(), "this one holds")
                 .help("remove one of them")
         });
     }

@@ -113,6 +113,7 @@ impl Diagnostic {
             "label": self.label,
             "facts": self.facts().collect::<Vec<_>>(),
             "help": self.help,
+            "reference": self.reference,
         })
     }
 }

@@ -62,6 +62,15 @@ impl Report {
         }
     }
 
+    /// Puts the names of files, as envoyproxy/ratelimit has them, before what it says.
+    pub(crate) fn name_theirs(&mut self, name: impl Fn(u32) -> String) {
+        for trouble in self.errors.diagnostics.iter_mut().chain(&mut self.warnings.diagnostics) {
+            if let (Some(at), Some(text)) = (trouble.at, &mut trouble.reference) {
+                *text = format!("{}: {text}", name(at.source)).into();
+            }
+        }
+    }
+
     /// How many errors, those not kept included.
     pub fn errors(&self) -> usize {
         self.errors.count

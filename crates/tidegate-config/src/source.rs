@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::codes::Code;
 use crate::diagnostic::Diagnostic;
+use crate::theirs;
 
 /// A piece of a source, in bytes. `end` is the byte behind it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -86,6 +87,7 @@ impl Sources {
                 let message = format!("byte {offset} (0x{byte:02x}) is not UTF-8");
                 let end = offset + char::REPLACEMENT_CHARACTER.len_utf8();
                 let trouble = Diagnostic::new(Code::NotUtf8, at(offset, end), message)
+                    .theirs(theirs::loading("invalid leading UTF-8 octet"))
                     .label("the text is unreadable from here")
                     .help("save the file as UTF-8; if it is Latin-1: `iconv -f LATIN1 -t UTF-8 FILE`");
                 (text, Some(trouble))

@@ -12,6 +12,7 @@ use granit_parser::{Event, Options, Parser, ScalarStyle, ScanError, Tag};
 use crate::codes::Code;
 use crate::diagnostic::Diagnostic;
 use crate::source::{Sources, Span};
+use crate::theirs;
 pub(crate) use seen::Seen;
 pub use tree::{Entries, Items, Node, NodeKind, Tree};
 use tree::{PAYLOAD_MAX, Shape, Token, Tokens};
@@ -89,7 +90,8 @@ fn refuse_control_characters(source: u32, text: &str) -> Result<(), Diagnostic> 
         }
         _ => "remove it; inside double quotes it can be written as an escape, e.g. `\"\\x1b\"`",
     };
-    Err(Diagnostic::new(Code::ControlCharacter, at, message).label("here").help(help))
+    let trouble = Diagnostic::new(Code::ControlCharacter, at, message).label("here").help(help);
+    Err(trouble.theirs(theirs::loading("control characters are not allowed")))
 }
 
 /// Makes tokens from events, and counts what they stand for.
@@ -181,7 +183,7 @@ impl Builder {
                 self.end(span);
                 Ok(())
             }
-            Event::Alias(anchor) => self.alias(anchor, span),
+            Event::Alias(anchor) => self.alias(anchor, span, text),
             _ => Ok(()),
         }
     }
@@ -269,10 +271,10 @@ impl Builder {
         }
     }
 
-    fn alias(&mut self, anchor: usize, span: Span) -> Result<(), Diagnostic> {
+    fn alias(&mut self, anchor: usize, span: Span, text: &str) -> Result<(), Diagnostic> {
         let Some(known) = anchor.checked_sub(self.first_anchor).and_then(|index| self.anchors.get(index))
         else {
-            return Err(errors::unknown_anchor(span));
+            return Err(errors::unknown_anchor(span, text));
         };
         let (token, defined) = (known.token, known.span);
         let Some(weight) = known.closed else {
@@ -407,6 +409,7 @@ fn check_merges(tree: &Tree, merges: &[u32]) -> Option<Diagnostic> {
                 .help(
                     "point it at a map: `<<: *name`; if the key is meant to be called `<<`, put it in quotes",
                 )
+                .theirs(theirs::loading("map merge requires map or sequence of maps as the value"))
         })
     })
 }

@@ -22,6 +22,7 @@ fn machines_are_told_the_same() {
         "label": "is a list",
         "facts": [],
         "help": null,
+        "reference": null,
     }]);
     assert_eq!(json!(report.json(&sources)), expected);
     let nowhere = Diagnostic::nowhere(Code::UnreadableFile, "b.yaml: no such file");

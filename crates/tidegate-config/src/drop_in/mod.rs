@@ -17,6 +17,8 @@ pub use variables::{Fate, Form, VARIABLES, Variable};
 /// What a node does because it stands in for envoyproxy/ratelimit, as far as no other setting says it.
 #[derive(Clone, Debug)]
 pub struct DropIn {
+    /// The folder below which files are named, in what is said of them; none where rules come from a server.
+    pub rules_root: Option<PathBuf>,
     /// Every request is let through.
     pub shadow: bool,
     /// All limits are in quota mode.
@@ -158,6 +160,7 @@ impl Reader<'_> {
         let prometheus = self.address_of("PROMETHEUS_ADDR").map(|address| (address, self.prometheus_path()));
         let client_name = Some(self.text("GRPC_CLIENT_TLS_SAN")).filter(|name| !name.is_empty());
         DropIn {
+            rules_root: self.rules_root(),
             shadow: self.flag("SHADOW_MODE"),
             quota: self.flag("QUOTA_MODE"),
             metadata: self.flag("RESPONSE_DYNAMIC_METADATA"),
@@ -236,8 +239,7 @@ impl Reader<'_> {
         if self.word("CONFIG_TYPE") == "grpc_xds_sotw" {
             self.xds();
         } else {
-            let mut path = PathBuf::from(self.text("RUNTIME_ROOT"));
-            path.extend(["RUNTIME_SUBDIRECTORY", "RUNTIME_APPDIRECTORY"].map(|name| self.text(name)));
+            let path = self.runtime_path(&["RUNTIME_SUBDIRECTORY", "RUNTIME_APPDIRECTORY"]);
             self.instead("rules.path", path.display().to_string(), "RUNTIME_ROOT");
         }
         let merge = self.flag("MERGE_DOMAIN_CONFIG").to_string();
@@ -245,6 +247,20 @@ impl Reader<'_> {
         // As there: one algorithm, and whoever cannot be told what to do lets Envoy decide.
         self.instead("defaults.algorithm", "fixed_window".into(), "the drop-in");
         self.instead("defaults.on_store_failure", "error".into(), "the drop-in");
+    }
+
+    fn runtime_path(&self, below: &[&str]) -> PathBuf {
+        let mut path = PathBuf::from(self.text("RUNTIME_ROOT"));
+        path.extend(below.iter().map(|name| self.text(name)));
+        path
+    }
+
+    /// Where the watch of the reference server begins.
+    fn rules_root(&mut self) -> Option<PathBuf> {
+        let watches_root = self.flag("RUNTIME_WATCH_ROOT");
+        let below = ["RUNTIME_SUBDIRECTORY", "RUNTIME_APPDIRECTORY"];
+        let is_file = self.word("CONFIG_TYPE") != "grpc_xds_sotw";
+        is_file.then(|| self.runtime_path(&below[..if watches_root { 1 } else { 2 }]))
     }
 
     fn counting(&mut self) {

@@ -164,7 +164,7 @@ pub static VARIABLES: &[Variable] = &[
         "true",
         Flag,
         Ignored,
-        "both are always noticed: files that change, and links that are swapped anywhere on the way",
+        "both are always noticed: files that change, and links that are swapped anywhere on the way; errors name files by it",
     ),
     row(
         "HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED",

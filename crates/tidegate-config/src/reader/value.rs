@@ -11,6 +11,7 @@ use crate::fields::{Kind, Status, WORDS_SHOWN, Word};
 use crate::near::nearest;
 use crate::scalars::{self, Cidr, ListenAt, Percent, Wrong};
 use crate::source::Span;
+use crate::theirs;
 use crate::times::{self, Rate};
 use crate::yaml::{Entries, Items, Node, NodeKind, Seen};
 
@@ -233,6 +234,7 @@ impl<'a> Value<'a> {
             let message = format!("{each}{} has to be {kind}", quoted(self.name));
             let trouble = Diagnostic::new(Code::WrongType, self.node.span(), message)
                 .label(format!("is {}", found(self.node)));
+            let trouble = trouble.theirs_if(self.theirs());
             match (self.kind, self.node.kind()) {
                 (Kind::List(_), NodeKind::Scalar | NodeKind::Map) => {
                     trouble.help("begin each item with `- `")
@@ -246,6 +248,28 @@ impl<'a> Value<'a> {
                 _ => trouble,
             }
         });
+    }
+
+    /// Is it a whole document of rules?
+    fn is_top(self) -> bool {
+        let first = self.reader.places.first().filter(|_| self.reader.of_rules);
+        matches!(self.kind, Kind::Map(place) if first.is_some_and(|first| std::ptr::eq(*first, place)))
+    }
+
+    /// What envoyproxy/ratelimit says of a value that it cannot put where it stands.
+    fn theirs(self) -> Option<String> {
+        match (self.kind, self.node.kind()) {
+            (Kind::Word(_), NodeKind::Scalar) if self.name == "unit" => {
+                Some(theirs::invalid_unit(self.node.text().unwrap_or_default()))
+            }
+            (Kind::Map(_), _) if self.item && self.reader.is_theirs(self.name) => {
+                Some(theirs::item_no_map(self.node))
+            }
+            _ if self.reader.is_theirs(self.name) || self.is_top() => {
+                theirs::wrong_value(self.node, self.kind)
+            }
+            _ => None,
+        }
     }
 
     fn scalar<T>(self, read: impl FnOnce(&'a str) -> Result<T, Wrong>) -> Option<Spanned<T>> {
@@ -263,7 +287,7 @@ impl<'a> Value<'a> {
                         quoted(self.name),
                         self.kind.describe()
                     ));
-                    Diagnostic { help: wrong.help, ..trouble }
+                    Diagnostic { help: wrong.help.map(Into::into), ..trouble }.theirs_if(self.theirs())
                 });
                 None
             }

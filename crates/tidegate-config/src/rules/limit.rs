@@ -5,12 +5,13 @@ use tidegate_core::{
     Share, Unit, Weekday,
 };
 
-use super::places::unit_window;
+use super::places::{UNITS, unit_window};
 use crate::codes::Code;
 use crate::diagnostic::{Diagnostic, quoted};
 use crate::reader::{Map, Reader, Spanned, Value};
 use crate::scalars::Percent;
 use crate::source::Span;
+use crate::theirs;
 use crate::times::TimeUnit;
 
 /// How long places are held unless a limit says.
@@ -92,7 +93,7 @@ impl<'a> LimitText<'a> {
         let whole = |name| map.whole(name);
         let named = |name| map.place().field(name).is_some();
         let rate = map.rate("limit");
-        let (mut amount, unit) = (whole("requests_per_unit"), map.word("unit"));
+        let (mut amount, unit) = (whole("requests_per_unit"), unit(reader, map));
         let mut window = unit.map(|unit| Spanned {
             value: WindowText { length: unit_window(unit.value), unit: Some(time_unit(unit.value)) },
             span: unit.span,
@@ -291,7 +292,8 @@ impl<'a> LimitText<'a> {
                 reader.say(
                     Diagnostic::new(Code::NoLimit, self.span, "a limit without a number")
                         .label("how much?")
-                        .help("add e.g. `limit: 100/1m`, or `unlimited: true`"),
+                        .help("add e.g. `limit: 100/1m`, or `unlimited: true`")
+                        .theirs(theirs::invalid_unit("")),
                 );
                 None
             }
@@ -304,7 +306,8 @@ impl<'a> LimitText<'a> {
             reader.say(
                 Diagnostic::new(Code::NoWindow, at, "a limit without a window")
                     .label(format!("in which time? `{algorithm}` needs one"))
-                    .help("write e.g. `limit: 100/1m` or add `unit: minute`; for so many at once use `algorithm: concurrency`"),
+                    .help("write e.g. `limit: 100/1m` or add `unit: minute`; for so many at once use `algorithm: concurrency`")
+                    .theirs(theirs::invalid_unit("")),
             );
         }
         self.window.map(|window| window.value.length)
@@ -390,7 +393,8 @@ impl<'a> LimitText<'a> {
                 Diagnostic::new(Code::UnlimitedLimit, window.span, "`unlimited` stands without a limit")
                     .label("a limit")
                     .note(unlimited, "unlimited")
-                    .help("remove one of them"),
+                    .help("remove one of them")
+                    .theirs(theirs::UNIT_OF_UNLIMITED),
             );
             return None;
         }
@@ -456,6 +460,27 @@ impl<'a> LimitText<'a> {
     }
 }
 
+/// The unit. Of what is unlimited envoyproxy/ratelimit refuses one that is right, and ignores one that is not.
+fn unit(reader: &Reader, map: &Map<'_>) -> Option<Spanned<&'static str>> {
+    let text =
+        map.get("unit").and_then(|unit| Some(Spanned { value: unit.node().text()?, span: unit.span() }));
+    let is_unit =
+        |text: &str| UNITS.iter().any(|word| word.spellings().any(|known| known.eq_ignore_ascii_case(text)));
+    let wrong = text.filter(|text| !is_unit(text.value));
+    let is_unlimited = || map.flag("unlimited").is_some_and(|flag| flag.value);
+    match wrong {
+        Some(wrong) if reader.is_as_reference() && is_unlimited() => {
+            reader.say(
+                Diagnostic::new(Code::IgnoredKey, wrong.span, format!("{} is no unit", quoted(wrong.value)))
+                    .label("has no effect beside `unlimited`")
+                    .help("remove it"),
+            );
+            None
+        }
+        _ => map.word("unit"),
+    }
+}
+
 fn replaces<'a>(reader: &Reader, map: &Map<'a>) -> Vec<Spanned<&'a str>> {
     let mut names = Vec::new();
     for item in map.list("replaces").into_iter().flatten() {
@@ -464,7 +489,8 @@ fn replaces<'a>(reader: &Reader, map: &Map<'a>) -> Vec<Spanned<&'a str>> {
             reader.say(
                 Diagnostic::new(Code::EmptyText, name.span, "a `replaces` without a name")
                     .label("empty")
-                    .help("write the `name` of the limit that is replaced, or remove the entry"),
+                    .help("write the `name` of the limit that is replaced, or remove the entry")
+                    .theirs(theirs::EMPTY_REPLACES),
             );
         }
         names.push(name);
@@ -478,7 +504,8 @@ fn replaces<'a>(reader: &Reader, map: &Map<'a>) -> Vec<Spanned<&'a str>> {
                 format!("the limit {} replaces itself", quoted(name.value)),
             )
             .label("its own name")
-            .help("write the name of another limit"),
+            .help("write the name of another limit")
+            .theirs(theirs::REPLACES_ITSELF),
         );
     }
     names

@@ -15,6 +15,7 @@ use crate::codes::Code;
 use crate::diagnostic::Diagnostic;
 use crate::reader::Reader;
 use crate::source::{Sources, Span};
+use crate::theirs;
 use crate::yaml::{Node, NodeKind, Tree};
 use tree::Above;
 
@@ -72,10 +73,11 @@ pub(crate) fn read<'a>(
     let said = |node: &Node<'_>| node.kind() != NodeKind::Null;
     let documents: Vec<Node<'_>> = tree.documents().filter(said).collect();
     if documents.is_empty() {
-        let at = tree.documents().next().map_or_else(Span::default, |node| node.span());
+        let at = tree.documents().next().map_or_else(|| tree.start(), |node| node.span());
         reader.say(
             Diagnostic::new(Code::EmptyFile, at, format!("{file} says nothing"))
-                .help("write the rules, or remove the file"),
+                .help("write the rules, or remove the file")
+                .theirs(theirs::EMPTY_DOMAIN),
         );
     }
     let read = |node| domain(reader, sources, node, file, defaults, common, keep);
@@ -97,7 +99,8 @@ fn domain<'a>(
         reader.say(
             Diagnostic::new(Code::EmptyText, name.span, "a domain with an empty name")
                 .label("empty")
-                .help("write the name that requests come with, e.g. `domain: api`"),
+                .help("write the name that requests come with, e.g. `domain: api`")
+                .theirs(theirs::EMPTY_DOMAIN),
         );
     }
     let at = name.map_or(map.span(), |name| name.span);

@@ -15,6 +15,7 @@ use crate::fields::Kind;
 use crate::json::json;
 use crate::reader::{Map, Reader, Spanned, Value, Values};
 use crate::source::{Sources, Span};
+use crate::theirs;
 use crate::yaml::{Node, NodeKind};
 
 /// Longer names make headers that nobody reads.
@@ -41,7 +42,11 @@ pub(super) struct Trees<'a> {
 }
 
 /// What is above a list of siblings.
-pub(super) struct Above {
+pub(super) struct Above<'u> {
+    /// What is above that; nothing above the domain.
+    above: Option<&'u Above<'u>>,
+    /// What it is called: a descriptor, or the domain.
+    named: Named<'u>,
     /// Are all values fixed?
     fixed: bool,
     /// How many levels.
@@ -50,10 +55,23 @@ pub(super) struct Above {
     bytes: usize,
 }
 
-impl Above {
+impl<'u> Above<'u> {
     /// Nothing but the domain.
-    pub(super) fn top(domain: &str) -> Self {
-        Self { fixed: true, levels: 0, bytes: domain.len() }
+    pub(super) fn top(domain: &'u str) -> Self {
+        let named = Named { key: domain, value: None };
+        Self { above: None, named, fixed: true, levels: 0, bytes: domain.len() }
+    }
+
+    /// The whole way to something below it, as envoyproxy/ratelimit writes it.
+    fn composite(&self, last: Named<'_>) -> String {
+        let mut parts = vec![theirs::composite(last.key, last.value)];
+        let mut next = Some(self);
+        while let Some(Above { above, named, .. }) = next {
+            parts.push(theirs::composite(named.key, named.value));
+            next = *above;
+        }
+        parts.reverse();
+        parts.join(".")
     }
 }
 
@@ -75,7 +93,7 @@ struct Flags {
 
 impl<'a> Trees<'a> {
     /// Reads a list of siblings.
-    pub(super) fn descriptors(&self, list: Option<Values<'a>>, above: &Above) -> Vec<DescriptorDraft> {
+    pub(super) fn descriptors(&self, list: Option<Values<'a>>, above: &Above<'_>) -> Vec<DescriptorDraft> {
         let level = above.levels + 1;
         let mut list = list.into_iter().flatten().peekable();
         if let (true, Some(first)) = (level > DEPTH_MAX, list.peek()) {
@@ -99,7 +117,7 @@ impl<'a> Trees<'a> {
             let at = map.get("key").map_or(map.span(), Value::span);
             self.remembered.borrow_mut().descriptor(named.key, at);
             match seen.entry(named) {
-                Entry::Occupied(first) => self.duplicate(named, at, *first.get()),
+                Entry::Occupied(first) => self.duplicate(named, above, at, *first.get()),
                 Entry::Vacant(vacant) => drop(vacant.insert(at)),
             }
             if named.value.is_none_or(|value| value.contains('*')) {
@@ -120,7 +138,8 @@ impl<'a> Trees<'a> {
             self.reader.say(
                 Diagnostic::new(Code::EmptyText, key.span, "a descriptor with an empty key")
                     .label("empty")
-                    .help("write the key of the entry, e.g. `api_key`"),
+                    .help("write the key of the entry, e.g. `api_key`")
+                    .theirs(theirs::EMPTY_KEY),
             );
         }
         // An empty value is none, as in the format that ours extends.
@@ -128,7 +147,8 @@ impl<'a> Trees<'a> {
         Named { key: key.map_or("", |key| key.value), value }
     }
 
-    fn duplicate(&self, Named { key, value }: Named<'_>, at: Span, first: Span) {
+    fn duplicate(&self, named: Named<'_>, above: &Above<'_>, at: Span, first: Span) {
+        let Named { key, value } = named;
         self.reader.say_with(Code::DuplicateDescriptor, || {
             let what = match value {
                 Some(value) => format!("{} with the value {}", quoted(key), quoted(value)),
@@ -138,10 +158,11 @@ impl<'a> Trees<'a> {
                 .label("once more")
                 .note(first, "first here")
                 .help("put several limits of one descriptor into `rate_limits`, and its children into one `descriptors`")
+                .theirs(theirs::duplicate_descriptor(&above.composite(named)))
         });
     }
 
-    fn descriptor(&self, map: &Map<'a>, named: Named<'a>, above: &Above) -> DescriptorDraft {
+    fn descriptor(&self, map: &Map<'a>, named: Named<'a>, above: &Above<'_>) -> DescriptorDraft {
         let Named { key, value } = named;
         let wild = key.contains('*') || value.is_some_and(|value| value.contains('*'));
         let fixed = above.fixed && !wild && value.is_some();
@@ -164,7 +185,8 @@ impl<'a> Trees<'a> {
                     "`share_threshold` without a wildcard",
                 )
                 .label("there is nothing to share")
-                .help("write a value with `*`, e.g. `value: \"files/*\"`, or remove it"),
+                .help("write a value with `*`, e.g. `value: \"files/*\"`, or remove it")
+                .theirs(theirs::share_without_wildcard(&theirs::composite(key, value))),
             );
         }
         let texts = self.limit_texts(map);
@@ -186,8 +208,10 @@ impl<'a> Trees<'a> {
             exempt: exempt(map),
             limits,
             tiers,
-            descriptors: self
-                .descriptors(map.list("descriptors"), &Above { fixed, levels: above.levels + 1, bytes }),
+            descriptors: self.descriptors(
+                map.list("descriptors"),
+                &Above { above: Some(above), named, fixed, levels: above.levels + 1, bytes },
+            ),
         }
     }
 

@@ -740,6 +740,7 @@ impl<'a> Chosen<'a> {
                 merge_domains: self.flag("rules.merge_domains"),
                 defaults: Defaults::of(|name| self.get(&format!("defaults.{name}")), Defaults::default()),
                 as_reference: false,
+                reference_root: None,
             },
             rules_said: self.is_said("rules.path"),
             watch: self.flag("rules.watch"),

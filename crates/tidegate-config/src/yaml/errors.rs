@@ -5,12 +5,24 @@ use granit_parser::{ErrorKind, ScanError};
 use crate::codes::Code;
 use crate::diagnostic::{Diagnostic, quoted};
 use crate::source::{Span, line_start};
+use crate::theirs;
 
 /// An error of the library, at the place that it names.
 pub(super) fn explain(error: &ScanError, at: Span, text: &str, depth: usize) -> Diagnostic {
     let kind = error.kind();
+    let trouble = explain_kind(kind, at, text, depth);
+    match trouble.reference {
+        Some(_) => trouble,
+        None => {
+            let theirs = theirs::loading(&in_go(kind, trouble.at.unwrap_or(at), text, &trouble.message));
+            trouble.theirs(theirs)
+        }
+    }
+}
+
+fn explain_kind(kind: &ErrorKind, at: Span, text: &str, depth: usize) -> Diagnostic {
     match kind {
-        ErrorKind::UnknownAnchor => return unknown_anchor(alias_at(at, text)),
+        ErrorKind::UnknownAnchor => return unknown_anchor(alias_at(at, text), text),
         ErrorKind::MissingAnchorOrAliasName => {
             return Diagnostic::new(
                 Code::UnknownAnchor,
@@ -40,10 +52,65 @@ pub(super) fn explain(error: &ScanError, at: Span, text: &str, depth: usize) -> 
     }
 }
 
-pub(super) fn unknown_anchor(at: Span) -> Diagnostic {
+pub(super) fn unknown_anchor(at: Span, text: &str) -> Diagnostic {
+    let name = text.get(at.start as usize..at.end as usize).unwrap_or_default().trim_start_matches('*');
     Diagnostic::new(Code::UnknownAnchor, at, "no anchor of this name was set before")
         .label("stands for nothing")
         .help("mark the value with `&name` earlier in the document, or put the text in quotes if a star is meant")
+        .theirs(theirs::loading(&format!("unknown anchor '{name}' referenced")))
+}
+
+/// What Go's YAML says. Its scanner counts lines from one and its parser from zero, and neither names the first. What people hardly run
+/// into is told in our words.
+fn in_go(kind: &ErrorKind, at: Span, text: &str, ours: &str) -> String {
+    use ErrorKind as E;
+    let (before, behind) = text.split_at(crate::source::floor(text, at.start as usize));
+    let newlines = |text: &str| text.bytes().filter(|byte| *byte == b'\n').count();
+    let parser = |line: usize, what: &str| match line {
+        0 => what.to_string(),
+        line => format!("line {line}: {what}"),
+    };
+    let scanner = |line: usize, what: &str| parser(if line == 0 { 0 } else { line + 1 }, what);
+    let here = newlines(before);
+    let separator =
+        |open: char| format!("did not find expected ',' or '{}'", if open == '{' { '}' } else { ']' });
+    match kind {
+        // There, quoted text may be indented as it likes, so that the same mistake is found at the end.
+        E::UnclosedQuotedScalar | E::InvalidQuotedScalarIndent => {
+            scanner(newlines(text), "found unexpected end of stream")
+        }
+        E::DocumentIndicatorInQuotedScalar => scanner(here, "found unexpected document indicator"),
+        E::MissingAnchorOrAliasName => scanner(here, "did not find expected alphabetic or numeric character"),
+        E::UnknownQuotedScalarEscape => scanner(here, "found unknown escape character"),
+        E::MappingValueNotAllowed => scanner(here, "mapping values are not allowed in this context"),
+        E::BlockSequenceEntryNotAllowed => {
+            scanner(here, "block sequence entries are not allowed in this context")
+        }
+        E::TabInPlainScalar => scanner(here, "found a tab character that violates indentation"),
+        E::UnexpectedCharacter { .. } | E::TabInBlockIndentation | E::TabInIndentation | E::TabNotAllowed => {
+            scanner(here, "found character that cannot start any token")
+        }
+        E::SimpleKeyExpected | E::InvalidSimpleKey => {
+            // It is missed where the next line has something on it.
+            let next = behind.find('\n').map_or("", |end| &behind[end..]);
+            let blank = next.len() - next.trim_start().len();
+            scanner(here + newlines(&next[..blank]), "could not find expected ':'")
+        }
+        E::ExpectedBlockMappingKey
+        | E::InvalidTrailingSingleQuotedScalar
+        | E::InvalidTrailingDoubleQuotedScalar => parser(here, "did not find expected key"),
+        E::ExpectedBlockSequenceEntry => parser(here, "did not find expected '-' indicator"),
+        E::MismatchedFlowCollectionEnd { open, .. } => parser(here, &separator(*open)),
+        E::ExpectedFlowMappingSeparator => parser(here, &separator('{')),
+        E::ExpectedFlowSequenceSeparator => parser(here, &separator('[')),
+        E::InvalidColonPlacement => parser(
+            here,
+            &separator(before.chars().rev().find(|letter| "[{".contains(*letter)).unwrap_or('[')),
+        ),
+        // The place is where it was opened; it is missed in the next line.
+        E::UnclosedFlowCollection { open } => parser(here + 1, &separator(*open)),
+        _ => parser(here + 1, ours),
+    }
 }
 
 /// Message and help for what people run into; for the rest, the library's own words.

@@ -46,6 +46,11 @@ impl Tree {
         Items { tree: self, next: 0, end: self.tokens.len() }
     }
 
+    /// Where the file begins.
+    pub(crate) fn start(&self) -> Span {
+        Span { source: self.source, start: 0, end: 0 }
+    }
+
     /// How many nodes a walk meets that follows every alias; bounded by [`super::Caps::nodes`].
     pub fn expanded(&self) -> u64 {
         self.expanded
@@ -98,6 +103,12 @@ impl<'t> Node<'t> {
     /// Where its value stands; of an alias, what it stands for.
     pub fn definition(self) -> Span {
         self.token().span(self.tree.source)
+    }
+
+    /// The line that its value begins in. It is counted: for messages only.
+    pub(crate) fn line(self) -> usize {
+        let before = self.tree.text.as_bytes().get(..self.token().start as usize).unwrap_or_default();
+        before.iter().filter(|byte| **byte == b'\n').count() + 1
     }
 
     /// Is it an alias?

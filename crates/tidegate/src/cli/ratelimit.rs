@@ -43,6 +43,7 @@ impl Ratelimit {
         let mut resolved = self.settings.resolve_instead(instead);
         troubles.into_iter().for_each(|trouble| resolved.report.push(trouble));
         resolved.settings.rules.as_reference = true;
+        resolved.settings.rules.reference_root.clone_from(&drop_in.rules_root);
         run::start(resolved, Some(drop_in), || {
             if !ignored.is_empty() {
                 let names: Vec<&str> = ignored.iter().map(|variable| variable.name).collect();

@@ -88,11 +88,12 @@ pub(super) fn start(
         let rules = LiveRules::start_later(files, secret, make);
         let loaded = rules.reload();
         stats.config_load(loaded.is_valid());
-        tell_loaded(&loaded, rules.in_force().book.rules().len(), false);
+        tell_loaded(&loaded, rules.in_force().book.rules().len(), Told::AsReference);
         return Ok((source, rules));
     }
     let (rules, loaded) = LiveRules::start_with(files, secret, make).map_err(StartError::Rules)?;
-    tell_loaded(&loaded, rules.in_force().book.rules().len(), source == Source::Demo);
+    let told = if source == Source::Demo { Told::Demo } else { Told::Files };
+    tell_loaded(&loaded, rules.in_force().book.rules().len(), told);
     Ok((source, rules))
 }
 
@@ -145,10 +146,14 @@ pub(super) fn tell(node: &Node, loaded: &Loaded) {
     if loaded.is_valid() {
         node.reloaded_us.store(node.clock.wall_now_us(), Ordering::Relaxed);
     }
-    if let Some(stand_in) = &node.stand_in {
-        stand_in.stats.config_load(loaded.is_valid());
-    }
-    tell_loaded(loaded, node.rules.in_force().book.rules().len(), false);
+    let told = match &node.stand_in {
+        None => Told::Files,
+        Some(stand_in) => {
+            stand_in.stats.config_load(loaded.is_valid());
+            Told::AsReference
+        }
+    };
+    tell_loaded(loaded, node.rules.in_force().book.rules().len(), told);
     tell_missing_domains(node);
 }
 
@@ -159,19 +164,37 @@ pub(super) fn tell_missing_domains(node: &Node) {
     }
 }
 
+/// Of which rules is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Told {
+    /// Somebody's.
+    Files,
+    /// Those that are built in.
+    Demo,
+    /// Somebody's who runs us in the place of envoyproxy/ratelimit, and looks for its words.
+    AsReference,
+}
+
+/// What the line begins with by which envoyproxy/ratelimit says that rules cannot be loaded.
+pub(super) const NOT_LOADED: &str = "Error loading new configuration";
+
 /// Says what came of loading rules.
-fn tell_loaded(loaded: &Loaded, rules: usize, demo: bool) {
+fn tell_loaded(loaded: &Loaded, rules: usize, told: Told) {
     let (errors, warnings) = (loaded.report.errors(), loaded.report.warnings());
     for trouble in loaded.report.json(&loaded.sources).into_iter().take(TOLD_MAX) {
         let text = |name: &str| trouble.get(name).and_then(Value::as_str).unwrap_or_default().to_string();
         let place = format!("{}:{}:{}", text("file"), trouble["line"], trouble["column"]);
-        if text("severity") == "error" {
+        let reference = text("reference");
+        if told == Told::AsReference && !reference.is_empty() {
+            let (says, help) = (text("message"), text("help"));
+            tracing::error!(place, code = text("code"), says, help, "{NOT_LOADED}: {reference}");
+        } else if text("severity") == "error" {
             tracing::error!(place, code = text("code"), "rules: {}", text("message"));
         } else {
             tracing::warn!(place, code = text("code"), "rules: {}", text("message"));
         }
     }
-    match (errors, demo) {
+    match (errors, told == Told::Demo) {
         (0, false) => tracing::info!(rules, warnings, "rules in force"),
         (0, true) => tracing::info!(rules, "demo rules in force: there is no folder `rules` here"),
         _ => tracing::error!(errors, rules, "rules not loaded; the ones before stay in force"),

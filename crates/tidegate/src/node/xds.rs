@@ -15,7 +15,7 @@ use tidegate_server::{Node, XdsStatus};
 use tidegate_xds::{ClientSettings, ClientTls, Event, Place, RuleText, Subscriber, Update};
 use tokio::runtime::{Builder, Handle};
 
-use super::rules;
+use super::rules::{self, NOT_LOADED};
 
 /// How long the server may take to answer a ping.
 const PONG_MAX: Duration = Duration::from_secs(20);
@@ -148,12 +148,18 @@ impl Subscriber for Follower {
             }
             Event::Rejected { version, why } => {
                 self.status.rejected(why);
-                tracing::error!(
-                    server,
-                    version,
-                    why,
-                    "rules from the xDS server rejected; those in force stay"
-                );
+                match self.node.upgrade().as_ref().and_then(|node| node.stand_in.as_ref()) {
+                    Some(stand_in) => {
+                        stand_in.stats.config_load(false);
+                        tracing::error!(server, version, "{NOT_LOADED}: {why}; the rules in force stay");
+                    }
+                    None => tracing::error!(
+                        server,
+                        version,
+                        why,
+                        "rules from the xDS server rejected; those in force stay"
+                    ),
+                }
                 self.load_kept_aside();
             }
         }
@@ -198,7 +204,8 @@ fn texts(rules: &[RuleText]) -> Vec<(String, Arc<str>)> {
     rules.iter().map(|rule| (format!("{PREFIX}{}", rule.name), rule.text.clone())).collect()
 }
 
-/// What is wrong with rules, as a server is told: `<resource>: <message>`, as envoyproxy/ratelimit does.
+/// What is wrong with rules, as a server is told: `<resource>: <message>`, as envoyproxy/ratelimit does, in its words where it has some,
+/// with ours behind them.
 fn why(loaded: &Loaded) -> String {
     let errors = loaded.report.json(&loaded.sources).into_iter().filter(|told| told["severity"] == "error");
     let mut told: Vec<String> = errors.take(TOLD_MAX).map(|trouble| message(&trouble)).collect();
@@ -211,7 +218,11 @@ fn why(loaded: &Loaded) -> String {
 
 fn message(trouble: &Value) -> String {
     let text = |name: &str| trouble.get(name).and_then(Value::as_str).unwrap_or_default();
-    let resource = text("file").strip_prefix(PREFIX).unwrap_or(text("file"));
+    let named = |text: &str| text.strip_prefix(PREFIX).unwrap_or(text).to_string();
+    if !text("reference").is_empty() {
+        return format!("{} ({})", named(text("reference")), text("message"));
+    }
+    let resource = named(text("file"));
     if resource.is_empty() { text("message").into() } else { format!("{resource}: {}", text("message")) }
 }
 

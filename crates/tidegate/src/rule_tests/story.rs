@@ -55,7 +55,7 @@ impl Scene<'_> {
         if found.len() > FOUND_SHOWN {
             trouble = trouble.fact(format!("and {} more limits", found.len() - FOUND_SHOWN));
         }
-        Diagnostic { help: unknown_name(expect, book), ..trouble }
+        Diagnostic { help: unknown_name(expect, book).map(Into::into), ..trouble }
     }
 
     fn asked(&self) -> String {

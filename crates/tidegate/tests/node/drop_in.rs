@@ -55,7 +55,7 @@ pub(crate) async fn page(node: &Node, path: &str) -> String {
     Http::connect(node.debug.expect("a debug port")).await.get(path).await.body
 }
 
-async fn stats(node: &Node) -> BTreeMap<String, u64> {
+pub(crate) async fn stats(node: &Node) -> BTreeMap<String, u64> {
     let page = page(node, "/stats").await;
     let pair =
         |line: &str| Some((line.split_once(": ")?.0.to_owned(), line.split_once(": ")?.1.parse().ok()?));
@@ -219,6 +219,42 @@ async fn rules_that_cannot_be_loaded_fail_calls_until_they_can() {
         }
     }
     assert_eq!(node.http().await.get("/healthcheck").await.status, 200);
+}
+
+/// Whoever looks for the words of the reference server in the log finds them, with the place and the remedy beside them.
+#[tokio::test]
+async fn bad_rules_are_told_in_the_words_that_operators_look_for() {
+    let redis = redis();
+    for (watch_root, file) in [("true", "config.rules"), ("false", "rules")] {
+        let setup = setup(&redis).variable("RUNTIME_WATCH_ROOT", watch_root).variable("LOG_FORMAT", "json");
+        let bad = "domain: shop\ndescriptors: [{ key: few, value: a }, { key: few, value: a }]\n";
+        setup.write("shop/config/rules", bad);
+        let node = setup.start();
+        let line = |message: &str| {
+            let log = node.log();
+            let lines = log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+            lines.into_iter().find(|line| line["@message"] == message)
+        };
+        let first = format!(
+            "Error loading new configuration: {file}: duplicate descriptor composite key 'shop.few_a'"
+        );
+        let told = until("it is told at the start", async || line(&first)).await;
+        assert_eq!(
+            (&told["level"], &told["code"]),
+            (&"error".into(), &"duplicate-descriptor".into()),
+            "{told}"
+        );
+        let place = told["place"].as_str().unwrap_or_default();
+        assert!(place.ends_with("shop/config/rules:2:46"), "{told}");
+        assert!(told["help"].as_str().is_some_and(|help| help.contains("`rate_limits`")), "{told}");
+        setup.write("shop/config/rules", RULES);
+        until("they are loaded", async || line("rules in force")).await;
+        setup.write("shop/config/rules", "domain: shop\ndescriptors: [{ key: few, what: 1 }]\n");
+        let second = format!("Error loading new configuration: {file}: config error, unknown key 'what'");
+        until("it is told again", async || line(&second)).await;
+        assert_eq!(json(&node, "few").await.0, 200, "the rules before stay");
+        assert!(stats(&node).await["ratelimit.service.config_load_error"] >= 2);
+    }
 }
 
 #[tokio::test]

@@ -98,6 +98,25 @@ async fn a_node_in_the_place_of_envoyproxy_ratelimit_follows_it_too() {
     assert_eq!(rules, "shop.user: unit=DAY requests_per_unit=2, shadow_mode: false, quota_mode: false\n");
     let stats = drop_in::page(&node, "/stats").await;
     assert!(stats.contains("ratelimit.service.config_load_success: 1\n"), "{stats}");
+
+    // In the words of the one whose place it has, to the server and in the log, and counted.
+    for (version, bad, why) in [
+        ("2", domain("shop", vec![limited("user", 9, 0)]), "shop: invalid rate limit unit 'UNKNOWN'"),
+        (
+            "3",
+            domain("shop", vec![limited("", 9, DAY)]),
+            "shop: descriptor has empty key (a descriptor with an empty key)",
+        ),
+    ] {
+        server.set(version, &[bad]);
+        let rejected = told(&server, "a rejection", |asked| asked.error() == Some(why)).await;
+        assert_eq!(rejected.request.version_info, "1");
+        let line = format!("Error loading new configuration: {why}");
+        until("it is in the log", async || node.log().contains(&line).then_some(())).await;
+    }
+    let stats = drop_in::page(&node, "/stats").await;
+    assert!(stats.contains("ratelimit.service.config_load_error: 2\n"), "{stats}");
+    assert_eq!(ask(&rls, "shop", "b").await, (true, Some(2)), "the rules before stay");
 }
 
 #[tokio::test]
@@ -147,7 +166,8 @@ async fn rules_are_in_force_as_the_server_has_them_and_wrong_ones_never_are() {
     let rejected = told(&server, "a rejection", |asked| asked.error().is_some()).await;
     assert_eq!(rejected.request.version_info, "2");
     let why = rejected.error().unwrap_or_default();
-    assert!(why.starts_with("other: ") && why.contains("`user`"), "{why}");
+    assert!(why.starts_with("other: duplicate descriptor composite key 'other.user' ("), "{why}");
+    assert!(why.contains("`user` without a value stands twice"), "{why}");
     assert_eq!(ask(&rls, "shop", "a").await, (false, Some(3)));
     server.set("4", &[domain("shop", vec![limited("user", 9, 0)])]);
     let why = "shop: invalid rate limit unit 'UNKNOWN'";

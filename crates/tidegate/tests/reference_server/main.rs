@@ -27,3 +27,4 @@ mod play; // one stream, two servers
 mod harness; // is it quiet where it should be, and loud where it should be?
 mod corners; // what is not left to chance
 mod ours; // ours in its place
+mod error_texts; // what is said of bad rules

@@ -70,6 +70,21 @@ impl Files {
         Self(folder)
     }
 
+    /// Puts a file in place all at once: half a file is none that anybody wrote.
+    pub(crate) fn replace(&self, name: &str, text: &str) {
+        let beside = self.root().join(name);
+        std::fs::write(&beside, text).expect("written");
+        std::fs::rename(beside, self.config().join(name)).expect("renamed");
+    }
+
+    pub(crate) fn remove(&self, name: &str) {
+        std::fs::remove_file(self.config().join(name)).expect("removed");
+    }
+
+    fn config(&self) -> PathBuf {
+        self.root().join("ratelimit/config")
+    }
+
     fn root(&self) -> &Path {
         self.0.path()
     }
@@ -182,6 +197,11 @@ impl Running {
     /// The end of what it logged.
     pub(crate) fn log(&self) -> String {
         log_tail(self.folder.path())
+    }
+
+    /// All that it logged.
+    pub(crate) fn whole_log(&self) -> String {
+        String::from_utf8_lossy(&std::fs::read(self.folder.path().join("log")).unwrap_or_default()).into()
     }
 
     /// Waits until it has ended by itself.
