@@ -24,6 +24,8 @@ pub(crate) struct PlaceHead {
     pub(crate) total: u64,
     /// Places in use.
     pub(crate) len: u32,
+    /// Units that have expired and were forgotten since the state was read. It is told once and kept nowhere.
+    pub(crate) lapsed: u32,
 }
 
 /// Held places, those that expire first first, of which the first `head.len` are in use.
@@ -55,6 +57,7 @@ impl Places<'_> {
         self.places.copy_within(expired..self.head.len as usize, 0);
         self.head.len -= expired as u32;
         self.head.total -= units;
+        self.head.lapsed = self.head.lapsed.saturating_add(units as u32); // At most the limit, which is 32 bits wide.
         self.head.last_us = at_us;
     }
 

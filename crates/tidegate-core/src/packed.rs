@@ -215,6 +215,11 @@ impl Class {
         matches!(self.read(), Of::Spent | Of::LooseSpent)
     }
 
+    /// Are its states places that are held?
+    pub fn holds(self) -> bool {
+        matches!(self.read(), Of::Places)
+    }
+
     /// Packs a state of this class if it fits. `dead_at` is when a quota may be forgotten; others know that themselves.
     #[inline]
     pub fn pack(self, state: &State, era: Era, dead_at: Micros) -> Option<Packed> {
@@ -351,7 +356,7 @@ impl Class {
                     };
                 }
                 if let Inner::Places { head, places } = &mut state.inner {
-                    *head = PlaceHead { last_us: word(0), total: 0, len: len as u32 };
+                    *head = PlaceHead { last_us: word(0), total: 0, len: len as u32, lapsed: 0 };
                     for (at, place) in places[..len].iter_mut().enumerate() {
                         let first = 2 + 3 * at;
                         *place = Place {

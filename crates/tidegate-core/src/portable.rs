@@ -392,5 +392,5 @@ fn places(reader: &mut Reader<'_>, items: usize, capacity: usize) -> Result<Inne
         units += u64::from(place.units);
     }
     sound(total, |total| total == units, "a total that is not the sum")?;
-    Ok(Inner::Places { head: PlaceHead { last_us, total, len: items as u32 }, places })
+    Ok(Inner::Places { head: PlaceHead { last_us, total, len: items as u32, lapsed: 0 }, places })
 }

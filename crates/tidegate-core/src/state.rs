@@ -60,6 +60,23 @@ pub(crate) enum View<'a> {
 }
 
 impl State {
+    /// Places that expired, in units, and were forgotten by steps on this state since it was read. They are told once.
+    #[inline]
+    pub fn take_lapsed(&mut self) -> u32 {
+        match &mut self.inner {
+            Inner::Places { head, .. } => std::mem::take(&mut head.lapsed),
+            _ => 0,
+        }
+    }
+
+    /// Units of all places that it remembers, those among them that have expired too.
+    pub fn places(&self) -> u64 {
+        match &self.inner {
+            Inner::Places { head, .. } => head.total,
+            _ => 0,
+        }
+    }
+
     /// An untouched counter.
     pub(crate) fn of(kind: &Kind) -> Self {
         let inner = match kind {

@@ -196,8 +196,10 @@ impl Node {
     pub(crate) fn gauges(&self) -> Gauges {
         let (stats, store) = match &self.store {
             Store::Memory(memory) => (memory.stats(), None),
-            Store::Redis(redis) => (Stats::default(), Some(store_gauges(redis.stats()))),
+            Store::Redis(redis) => (Stats::default(), Some(redis.stats())),
         };
+        let places_expired = store.as_ref().map_or(stats.places_expired, |store| store.places_expired);
+        let store = store.map(store_gauges);
         let (loads, failures) = self.rules.counts();
         Gauges {
             keys_live: stats.keys,
@@ -206,6 +208,7 @@ impl Node {
             evicted_live: stats.evicted_live,
             evicted_refused: stats.evicted_refused,
             unremembered: stats.unremembered,
+            places_expired,
             counter_bytes: stats.slots * SLOT_BYTES + stats.arena_bytes,
             arena_bytes: stats.arena_bytes,
             arena_used_bytes: stats.arena_used,

@@ -134,7 +134,9 @@ impl Page {
         Family::new(encoder, &table::REFUNDS_IGNORED)?.counter(&[], cores.refunds_ignored)?;
         let mut family = Family::new(encoder, &table::PLACES)?;
         for event in Place::ALL {
-            family.counter(&[event.word()], cores.places[*event as usize])?;
+            let counted = cores.places[*event as usize];
+            let count = if *event == Place::Expired { self.gauges.places_expired } else { counted };
+            family.counter(&[event.word()], count)?;
         }
         let mut family = Family::new(encoder, &table::RESERVATIONS)?;
         for event in Reservation::ALL {

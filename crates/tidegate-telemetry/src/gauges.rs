@@ -21,6 +21,8 @@ pub struct Gauges {
     pub evicted_refused: u64,
     /// Charges that could not be kept, since the start.
     pub unremembered: u64,
+    /// Places that expired because nobody gave them back, since the start.
+    pub places_expired: u64,
     /// Memory set aside for counters.
     pub counter_bytes: u64,
     /// The part of it that is the arena.

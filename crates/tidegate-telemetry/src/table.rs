@@ -145,7 +145,9 @@ table! {
     PLACES = Metric::counter(
         "ratelimit_places_total",
         "places",
-        "Places of concurrency limits. What was taken and not released is held or expired; `missed` are releases that came too late.",
+        "Places of concurrency limits. `expired` were not given back in time, counted when the next who takes, keeps or releases a place \
+         of the same counter clears them away, or the node's memory is swept; a whole counter that expires in a store is not seen. \
+         `missed` are releases that came too late.",
     )
     .by(&[label("event", Place::WORDS)]);
 

@@ -97,7 +97,7 @@ words! {
 }
 
 words! {
-    /// What became of places of concurrency limits. What was taken and is neither released nor held any more has expired.
+    /// What became of places of concurrency limits.
     pub Place {
         /// Taken.
         Taken = "taken",
@@ -105,6 +105,8 @@ words! {
         Released = "released",
         /// Was to be given back and was not held: it had expired, or was given back before. Counted in releases.
         Missed = "missed",
+        /// Not given back in time. Counted by the store, when they are cleared away.
+        Expired = "expired",
     }
 }
 

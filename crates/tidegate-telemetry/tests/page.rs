@@ -46,6 +46,7 @@ fn busy() -> Result<Page, LimitError> {
     times(5, &|| core.internal_call(InternalCall::Stale));
     times(6, &|| metrics.connection_refused(Server::Http, ConnectionRefused::Handshake));
     let gauges = Gauges {
+        places_expired: 7,
         keys_live: 11,
         keys_capacity: 12,
         keys_expired: 13,
@@ -171,6 +172,7 @@ fn every_row_has_its_number() -> Result<(), LimitError> {
         ("ratelimit_refunds_ignored_total", &[], 2.0),
         ("ratelimit_places_total", &[("event", "taken")], 6.0),
         ("ratelimit_places_total", &[("event", "missed")], 0.0),
+        ("ratelimit_places_total", &[("event", "expired")], 7.0),
         ("ratelimit_reservations_total", &[("event", "settled")], 4.0),
         ("ratelimit_failopen_total", &[], 3.0),
         ("ratelimit_store_failures_total", &[("policy", "local")], 2.0),

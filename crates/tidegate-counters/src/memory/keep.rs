@@ -159,6 +159,8 @@ impl Memory {
         if !self.store(found.spot, found.tag, before, by, state, heat, held) {
             // No room for what it has grown to: it stays as it was, and this charge is not remembered.
             self.counts.unremembered(found.spot.set);
+        } else {
+            self.counts.places_expired(found.spot.set, state.take_lapsed().into());
         }
     }
 
@@ -310,6 +312,11 @@ impl Memory {
     /// Empties a slot.
     pub(crate) fn remove(&self, found: &Found, why: Removed) {
         if let Some(at) = found.in_arena() {
+            if why == Removed::Expired && found.class.is_none_or(Class::holds) {
+                let mut state = State::default();
+                self.load(found, &mut state);
+                self.counts.places_expired(found.spot.set, state.places());
+            }
             self.arena.free(at.block);
         }
         self.put(found.spot, Tag::EMPTY, 0);

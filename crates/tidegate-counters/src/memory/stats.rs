@@ -19,6 +19,8 @@ pub struct Stats {
     pub evicted_refused: u64,
     /// Idle keys that left by themselves or made room when they were dead.
     pub expired: u64,
+    /// Places that expired because nobody gave them back, in units, as far as that was noticed.
+    pub places_expired: u64,
     /// Charges that were judged but could not be remembered, since no room could be made.
     pub unremembered: u64,
 }
@@ -39,6 +41,7 @@ struct Stripe {
     evicted_live: AtomicU64,
     evicted_refused: AtomicU64,
     expired: AtomicU64,
+    places_expired: AtomicU64,
     unremembered: AtomicU64,
 }
 
@@ -70,6 +73,12 @@ impl Counts {
         }
     }
 
+    pub(crate) fn places_expired(&self, set: usize, units: u64) {
+        if units > 0 {
+            self.stripe(set).places_expired.fetch_add(units, Ordering::Relaxed);
+        }
+    }
+
     pub(crate) fn unremembered(&self, set: usize) {
         add(&self.stripe(set).unremembered);
     }
@@ -84,6 +93,7 @@ impl Counts {
             stats.evicted_live += read(&stripe.evicted_live);
             stats.evicted_refused += read(&stripe.evicted_refused);
             stats.expired += read(&stripe.expired);
+            stats.places_expired += read(&stripe.places_expired);
             stats.unremembered += read(&stripe.unremembered);
         }
         stats.keys = inserted.saturating_sub(removed);

@@ -282,7 +282,10 @@ impl Lane {
             if let Some(store_now) = answer.as_ref().ok().and_then(time) {
                 lane.heard(store_now, parcel.asked);
             }
-            lane.deliver(answer.map_err(Unavailable::from), parcel.waiting);
+            let mut answer = answer.map_err(Unavailable::from);
+            // Here and not where answers are read: who asked may have gone.
+            lane.store.places_expired(answer.as_mut().map_or(0, lapsed));
+            lane.deliver(answer, parcel.waiting);
             if replicated {
                 lane.busy.borrow_mut().remove(&way);
                 let next = lane.parcels.borrow_mut().remove(&way);
@@ -344,6 +347,14 @@ fn time(answer: &Value) -> Option<Micros> {
     let Value::Array(values) = answer else { return None };
     let Some(Value::Int(now)) = values.first() else { return None };
     u64::try_from(*now).ok().map(Micros::new)
+}
+
+/// Takes the number of places that have expired from an answer, where it ends in one.
+fn lapsed(answer: &mut Value) -> u64 {
+    let Value::Array(values) = answer else { return 0 };
+    let told = values.pop_if(|last| matches!(last, Value::Int(_)));
+    let Some(Value::Int(units)) = told.filter(|_| values.len() > 1) else { return 0 };
+    u64::try_from(units).unwrap_or(0)
 }
 
 /// Cuts the answer to a call into those to its requests, which have so many takes.

@@ -48,6 +48,7 @@ pub struct RedisStore {
     alone: Alone,
     in_flight: AtomicU64,
     disagreements: AtomicU64,
+    places_expired: AtomicU64,
     /// Is it known under which secret the fleet names its counters?
     has_names: AtomicBool,
     /// The store of limits per second, if they have one of their own.
@@ -80,6 +81,7 @@ impl RedisStore {
             alone: Alone::new(own),
             in_flight: AtomicU64::new(0),
             disagreements: AtomicU64::new(0),
+            places_expired: AtomicU64::new(0),
             has_names: AtomicBool::new(true),
             warnings: Mutex::default(),
         })
@@ -134,6 +136,7 @@ impl RedisStore {
         RedisStats {
             remembered_denials: self.denials.hits(),
             disagreements: self.disagreements.load(Ordering::Relaxed),
+            places_expired: self.places_expired.load(Ordering::Relaxed),
             in_flight: self.in_flight.load(Ordering::Relaxed),
             nodes: self.alone.nodes(),
             warnings: self
@@ -145,6 +148,12 @@ impl RedisStore {
                 .cloned()
                 .collect(),
             ..self.servers.stats()
+        }
+    }
+
+    fn places_expired(&self, units: u64) {
+        if units > 0 {
+            self.places_expired.fetch_add(units, Ordering::Relaxed);
         }
     }
 

@@ -22,6 +22,8 @@ pub struct RedisStats {
     pub remembered_denials: u64,
     /// Answers of a script that this node would have answered otherwise. Never, or a script is wrong.
     pub disagreements: u64,
+    /// Places that had expired, in units, and were forgotten by a call of this node.
+    pub places_expired: u64,
     /// Requests that wait for an answer now.
     pub in_flight: u64,
     /// How many nodes share the store; none until it is known.

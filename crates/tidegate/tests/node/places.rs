@@ -73,6 +73,11 @@ async fn is_shown(node: &Node, attempt: usize) -> bool {
         }
     }
     assert!(taken_after.is_some(), "the place of who is gone never came back");
+    let expired = node.metric("ratelimit_places_total", r#"event="expired""#).await;
+    assert!(
+        expired > attempt as u64 && expired <= 3 * (attempt as u64 + 1),
+        "{expired} of attempt {attempt}"
+    );
     true
 }
 

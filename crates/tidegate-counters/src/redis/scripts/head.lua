@@ -10,7 +10,8 @@
 --
 -- Answers: the time by which was judged, µs; a letter for each request (a admitted, r refused, f a state that is not ours, c the node's
 -- calendar does not reach the store's time); then for each take its counter as it was before its request or, where that is a list, what
--- the node has to know of it. The node works out all other numbers from that, by the law itself (replay.rs).
+-- the node has to know of it; last, where there are any, the units of places that had expired and are forgotten. The node works out all
+-- other numbers from that, by the law itself (replay.rs).
 --
 -- A value is the second until which the store keeps it (4 bytes), then the portable state. While that covers the time to reset it is
 -- written with KEEPTTL, which is cheaper than a new time to live.

@@ -8,6 +8,7 @@ end
 
 local reply, letters, n = { now, '' }, '', 2
 local plain -- Values that are numbers, and how long they are kept.
+local lapsed, lapsing = 0, 0 -- Units of places that have expired and are forgotten: in all requests, and in this one.
 local until_us = {} -- The values to be written, and until when they have to be kept.
 
 for _ = 1, requests do
@@ -21,7 +22,7 @@ for _ = 1, requests do
     if count > 1 then
       tried, tried_until, passes = {}, {}, passes or {}
     end
-    at = start
+    at, lapsing = start, 0
     for i = 1, count do
       -- The take: which counter, what is asked, how much of it, the limit's numbers, how long a state matters at most (µs), where the
       -- numbers of its law stand; its role, whether refusals are charged, whether it stays in a refused request, of which charge it gives back.

@@ -22,8 +22,8 @@ if law == 6 then
   if tag ~= 0x15 then
     outcome = FOREIGN
   else
+    local gone = 0
     if #s > 16 then
-      local gone
       from, gone = living(s, 19, 'xxxxxxxxI7I4', own_time, 0)
       used = used - gone
     end
@@ -59,7 +59,7 @@ if law == 6 then
         end
         others = sub(others, 1, place - 1) .. id .. pack('<I7I4', expires, held) .. sub(others, place)
       end
-      s, from = pack('<I4BI7I4', kept, tag, own_time, used) .. others, 17
+      s, from, lapsing = pack('<I4BI7I4', kept, tag, own_time, used) .. others, 17, lapsing + gone
       if others ~= '' then
         ttl = max(ttl, unpack('<I7', s, #s - 10) - own_time) -- Some may be held under a longer time to live than there is now.
       end

@@ -27,7 +27,7 @@
     end
     local admitted = enforced and (quota_passes or not any_quota)
     if not letter and (admitted or count == 1 or pass == 2) then
-      letter = admitted and 'a' or 'r'
+      letter, lapsed = admitted and 'a' or 'r', lapsed + lapsing
       for key, value in pairs(tried or {}) do
         values[key], until_us[key] = value, max(until_us[key] or 0, tried_until[key])
       end
@@ -56,4 +56,7 @@ for key, until_when in pairs(until_us) do
 end
 
 reply[2] = letters
+if lapsed > 0 then
+  reply[n + 1] = lapsed
+end
 return reply
