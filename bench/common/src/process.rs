@@ -116,7 +116,14 @@ impl Drop for Process {
 /// A node with one thread that decides, on free ports, with the rules of a folder.
 pub fn node_command(folder: &Path, rules: &Path) -> Result<Command, String> {
     let mut command = Command::new(node_program(&ours()?));
-    command.arg("run").args(["--rls-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"]);
+    command.arg("run").args([
+        "--rls-listen",
+        "127.0.0.1:0",
+        "--http-listen",
+        "127.0.0.1:0",
+        "--control-enabled",
+        "false",
+    ]);
     command.args(["--node-threads", "1"]);
     command.arg("--rules-path").arg(rules).arg("--node-data").arg(folder.join("data")).current_dir(folder);
     Ok(command)

@@ -21,12 +21,18 @@ mod error; // what can go wrong, for callers to tell apart
 mod model; // what is kept
 mod audit; // the trail: how a row is hashed, and how a chain of them is verified
 mod store; // where it is kept
+mod last_good; // what a node knew last, for a start without the store
+mod follow; // how a node follows what is kept
+mod plane; // what is asked of the node
 
 pub use audit::{AuditEntry, Broken, Chain, GENESIS, HASH_BYTES};
 pub use error::{Error, Result};
+pub use follow::{Follow, Sink};
+pub use last_good::LastGood;
 pub use model::{
     Action, AuditFilter, AuditOrder, Change, Changes, Head, Kind, Limits, NewToken, Outcome, Override, Page,
     Quota, QuotaFilter, QuotaKey, Revision, RuleDocument, RuleState, RuleVersion, Scope, SnapshotPage, State,
     Stored, Tier, Token, Unit, Usage, Verification, Version, Who, Written,
 };
+pub use plane::{Judged, LimitInForce, Pending, Plane, PlaneError, RuleChange, RuleInForce, Used};
 pub use store::{ControlStore, Options, SCHEMA_VERSION, Snapshot, Wakeups};

@@ -208,12 +208,16 @@ pub enum RuleState {
 impl Rule {
     /// The state that it is in: what was written, unless somebody said otherwise.
     pub fn state(&self) -> RuleState {
-        let said = &self.said;
-        self.state.unwrap_or(match (said.disabled, said.shadow) {
+        self.state.unwrap_or_else(|| self.written_state())
+    }
+
+    /// The state that it was written in.
+    pub fn written_state(&self) -> RuleState {
+        match (self.said.disabled, self.said.shadow) {
             (true, _) => RuleState::Disabled,
             (_, true) => RuleState::Shadow,
-            _ => RuleState::Enforce(said.enforce.unwrap_or(Share::ALL)),
-        })
+            _ => RuleState::Enforce(self.said.enforce.unwrap_or(Share::ALL)),
+        }
     }
 
     /// Is it as if it were not there?

@@ -3,6 +3,7 @@
 //! A connection is accepted and given to a thread (`net`), its requests come to `serve`, are translated by `rls` or `http`, decided through
 //! [`Core::decide`] and told of by `rls` or `reply`.
 
+mod control; // how far it is with what the control plane keeps
 mod decide; // from a query to a decision
 mod http; // the plain entrance
 mod internal_call; // calls that come from inside
@@ -19,6 +20,7 @@ mod tls; // certificates
 mod waiting; // futures of one thread
 mod xds; // the server that rules come from
 
+pub use control::ControlStatus;
 pub use decide::{Asks, By, Decision, Room, TAKES_MAX, decide, decide_as};
 pub use explain::{
     ExplainedBound, ExplainedCounter, ExplainedDescriptor, ExplainedDomain, ExplainedEntry, ExplainedLimit,
@@ -27,7 +29,9 @@ pub use explain::{
 pub use internal_call::{
     InternalCalls, MAX_AGE_DEFAULT, Refused, SECRET_BYTES_MIN, SECRETS_MAX, SecretsError, Verified, sign,
 };
-pub use net::{Cores, Entrance, Lifetime, Listener, Phase, PlaceLimits, Places, Protocol, Serve, listen};
+pub use net::{
+    Cores, Entrance, Lifetime, Listener, Peer, Phase, PlaceLimits, Places, Protocol, Serve, listen,
+};
 pub use node::{Asker, Core, Decided, INTERNAL_CALL, InForce, Node, ReplyStyle, Standing};
 pub use policy::StoreFailures;
 pub use receipts::{CHARGES_MAX, Charges, Receipts};

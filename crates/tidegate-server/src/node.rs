@@ -24,6 +24,7 @@ use tidegate_telemetry::{
 };
 use tokio::sync::Semaphore;
 
+use crate::control::ControlStatus;
 use crate::decide::{Answered, Asks, By, Decision, Room, Terms, decide_as, decide_elsewhere};
 use crate::internal_call::{InternalCalls, Refused};
 use crate::net::Places;
@@ -112,6 +113,8 @@ pub struct Node {
     pub rules: Arc<LiveRules<InForce>>,
     /// The server that they come from, if they come from one.
     pub xds: Option<Arc<XdsStatus>>,
+    /// What the control plane keeps, if there is one.
+    pub control: Option<Arc<ControlStatus>>,
     /// The counters.
     pub store: Store,
     /// What went wrong with them, for the log and for whoever asks.
@@ -170,6 +173,8 @@ impl Node {
             Some("draining")
         } else if !self.rules.is_loaded() {
             Some(NO_RULES)
+        } else if self.control.as_ref().is_some_and(|control| !control.is_loaded()) {
+            Some("quotas not loaded yet")
         } else {
             None
         }

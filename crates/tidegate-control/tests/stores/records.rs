@@ -130,7 +130,11 @@ fn many_are_written_in_one_transaction_or_not_at_all() {
         let store = bed.open().await;
         let record = |number: usize| {
             let overrides = (0..number % 5).map(|n| limit(&format!("endpoint:{n}"), number as u32)).collect();
-            quota(&format!("key-{number:04}"), if number.is_multiple_of(2) { "pro" } else { "free" }, overrides)
+            quota(
+                &format!("key-{number:04}"),
+                if number.is_multiple_of(2) { "pro" } else { "free" },
+                overrides,
+            )
         };
         let puts: Vec<_> = (0..1000).map(|number| (record(number), None)).collect();
         let written = store.put_quotas(&alice(), puts.clone()).await.unwrap();

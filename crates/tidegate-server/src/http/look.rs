@@ -35,6 +35,10 @@ pub(super) fn ready(core: &Core, query: Option<&str>) -> Result<Answer, HttpErro
     if let Some(xds) = &node.xds {
         let _ = writeln!(told, "          {}", xds.told());
     }
+    if let Some(control) = &node.control {
+        let keys = node.rules.in_force().quotas.len();
+        let _ = writeln!(told, "quotas    {}", control.told(keys, node.clock.wall_now_us()));
+    }
     tell_counters(node, &mut told);
     for (setting, domain) in node.missing_domains(&node.rules.in_force().book) {
         let _ = writeln!(

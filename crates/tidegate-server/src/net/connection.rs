@@ -71,7 +71,7 @@ pub struct Lifetime {
 
 /// Who sent a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Peer(pub(crate) SocketAddr);
+pub struct Peer(pub SocketAddr);
 
 /// Answers requests, on one thread.
 pub trait Serve {

@@ -9,8 +9,7 @@ mod counted; // how much a connection has said
 mod places; // how many connections there may be
 
 pub use accept::Entrance;
-pub(crate) use connection::Peer;
-pub use connection::{Lifetime, Protocol, Serve};
+pub use connection::{Lifetime, Peer, Protocol, Serve};
 pub use cores::{Cores, Phase};
 pub use listen::{Listener, listen};
 pub use places::{PlaceLimits, Places};

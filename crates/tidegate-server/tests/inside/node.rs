@@ -57,6 +57,7 @@ impl Inside {
         let node = Node {
             rules,
             xds: None,
+            control: None,
             store,
             failures: StoreFailures::default(),
             clock: Clock::from(&clock),

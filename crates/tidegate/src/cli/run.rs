@@ -87,6 +87,9 @@ fn greeting(running: &Running) -> String {
         running.serving.counts_in(),
         debug.unwrap_or_default(),
     );
+    if let Some(control) = running.serving.control_address {
+        text += &format!("  Admin http://{control}  (quotas, tiers, rules; /openapi.json)\n");
+    }
     if running.serving.demo {
         text += &format!(
             "\nThere is no folder `rules` here, so these are demo rules: 5 requests in any 10 seconds for each API key.\n\

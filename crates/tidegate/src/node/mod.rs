@@ -1,5 +1,6 @@
 //! A node, put together from its settings: [`Running::start`], then [`Running::wait`] until it is told to end.
 
+mod control; // tiers, quotas, rules by API
 mod data; // what outlives the process
 mod end; // signals, and how a node ends
 pub(crate) mod fleet; // counters that nodes share
@@ -9,6 +10,7 @@ mod rules; // which rules, and what is told when they change
 pub(crate) mod xds; // rules that come from a server
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -17,7 +19,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tidegate_clock::Clock;
 use tidegate_config::{DropIn, Following, ListenAt, ListenerSettings, Loaded, Settings, Watch};
-use tidegate_core::Micros;
+use tidegate_core::{Micros, Quotas};
 use tidegate_counters::{Memory, MemoryError, MemorySize, RedisStore, Store, UrlError};
 use tidegate_server::reply::body::BodyStyle;
 use tidegate_server::reply::headers::Dialect;
@@ -79,6 +81,9 @@ pub(crate) enum StartError {
     /// The server that rules come from cannot be asked.
     #[error("xds.server: {0}")]
     Xds(String),
+    /// The control plane cannot be set up.
+    #[error("control.{0}")]
+    Control(String),
     /// There is not that much memory.
     #[error("counters.memory: {0}")]
     Memory(#[from] MemoryError),
@@ -106,6 +111,9 @@ pub(crate) struct Serving {
     pub(crate) addresses: [ListenAt; 2],
     /// Where it serves the pages of the reference server, if it stands in for it.
     pub(crate) debug: Option<ListenAt>,
+    /// Where the control plane's API is, if it is here.
+    pub(crate) control_address: Option<SocketAddr>,
+    _control: Option<Arc<Cores>>,
     /// Does it run on the demo rules?
     pub(crate) demo: bool,
     /// Files that are followed while it runs.
@@ -159,11 +167,14 @@ impl Running {
             all_quota: drop_in.quota,
             stats: stand_in.stats.clone(),
         });
-        let (source, rules) = rules::start(&settings, secret, threads, &store, kept)?;
+        let quotas = Arc::new(Quotas::default());
+        let (source, rules) = rules::start(&settings, secret, threads, &store, &quotas, kept)?;
+        let control = control::plan(&settings, &data, &metrics)?;
         let xds_status = xds.as_ref().map(|xds| Arc::new(XdsStatus::new(xds.server.to_string())));
         let node = Arc::new(Node {
             rules,
             xds: xds_status.clone(),
+            control: control.as_ref().map(|control| control.status.clone()),
             store,
             failures: StoreFailures::default(),
             metrics,
@@ -209,6 +220,9 @@ impl Running {
         if let Some((xds, status)) = xds.zip(xds_status) {
             xds::follow(&node, xds, status, beside.clone(), data.folder().map(xds::kept_in))?;
         }
+        let control_address = control.as_ref().and_then(|control| control.address);
+        let control = control.map(|control| control.start(&node, &quotas, beside.clone(), runtime.handle()));
+        let control = control.transpose()?;
         let secrets = internal::follow(&node, &settings).transpose()?;
         if source != Source::Xds {
             rules::tell_missing_domains(&node);
@@ -217,6 +231,8 @@ impl Running {
         let statsd = stand_in::send(drop_in.as_ref(), &node)?;
         let serving = Serving {
             debug: debug_address,
+            control_address,
+            _control: control,
             _statsd: statsd,
             node,
             cores,

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use serde_json::Value;
 use tidegate_config::{Following, LiveRules, Loaded, Settings};
-use tidegate_core::{Book, Secret};
+use tidegate_core::{Book, Quotas, Secret};
 use tidegate_counters::Store;
 use tidegate_server::rls::Beside;
 use tidegate_server::{InForce, Node};
@@ -58,19 +58,22 @@ pub(super) fn start(
     secret: Secret,
     threads: usize,
     store: &Store,
+    quotas: &Arc<Quotas>,
     stand_in: Option<Kept>,
 ) -> Result<(Source, Live), StartError> {
     let source = Source::of(settings);
     let stats = stand_in.as_ref().map(|kept| kept.stats.clone());
     let (tags, names) = (store.wants_tags(), store.wants_reference_names());
+    let (quotas, default_domain) = (quotas.clone(), settings.http_default_domain.clone());
     let make = move |book: Book, before: Option<&InForce>| {
+        let book = book.with_default_domain(default_domain.as_deref());
         let book = if tags { book.with_tags() } else { book };
         let book = if names { book.with_reference_names() } else { book };
         match &stand_in {
-            None => InForce::new(book, threads, before),
+            None => InForce::new(book, threads, before).with_quotas(&quotas),
             Some(kept) => {
                 let book = book.as_stand_in(kept.all_quota);
-                InForce::new(book, threads, before).with_reference_stats(&kept.stats)
+                InForce::new(book, threads, before).with_quotas(&quotas).with_reference_stats(&kept.stats)
             }
         }
     };

@@ -40,6 +40,7 @@ impl Setup {
         Self { folder, verb: "run", flags: BTreeMap::new(), variables: BTreeMap::new() }
             .set("rls-listen", "127.0.0.1:0")
             .set("http-listen", "127.0.0.1:0")
+            .set("control-enabled", "false")
             .set("node-data", "data")
             .set("counters-memory", "8MiB")
             .set("node-drain-delay", "0s")

@@ -1,0 +1,150 @@
+//! What the control plane asks of the process that it is part of: which rules are in force, what counters hold. It does not know how decisions are
+//! made, and they do not know it.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::model::Quota;
+
+/// An answer that may take a while. Whoever waits for it has a deadline.
+pub type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T, PlaneError>> + Send + 'a>>;
+
+/// Why the process does not answer.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum PlaneError {
+    /// The store of counters does not answer.
+    #[error("the counters cannot be asked: {why}")]
+    Unavailable {
+        /// Why.
+        why: String,
+    },
+    /// There is nothing that it could be about.
+    #[error("{why}")]
+    Unknown {
+        /// What is missing.
+        why: String,
+    },
+}
+
+/// The process, as the control plane sees it.
+pub trait Plane: Send + Sync + 'static {
+    /// The domain of what does not name one; none where there are several, and none was set.
+    fn default_domain(&self) -> Option<String>;
+
+    /// The key of the entry that names callers in a domain, if there is such a domain.
+    fn quota_key(&self, domain: &str) -> Option<String>;
+
+    /// Every rule that is in force, in the order of the files.
+    fn rules(&self) -> Vec<RuleInForce>;
+
+    /// The tiers that rules in force name.
+    fn tiers(&self) -> Vec<String>;
+
+    /// What would come of these rules by API, each an id and a document in the form of a rule file, in the place of all before. Puts nothing in
+    /// force.
+    fn judge(&self, rules: Vec<(String, String)>) -> Judged;
+
+    /// What holds for the caller of a quota where its own rule stands, as if the quota were stored: its override, its tier's limit, the rule's.
+    fn default_limit(&self, quota: &Quota) -> Option<LimitInForce>;
+
+    /// What every counter of a caller holds, without charging: of each rule that is about the caller alone and whose values are known.
+    fn usage<'a>(&'a self, domain: Option<&'a str>, api_key: &'a str) -> Pending<'a, Vec<Used>>;
+
+    /// Makes counters of a caller as if never touched: all, or those at one address. Gives what they held.
+    fn reset<'a>(
+        &'a self,
+        domain: Option<&'a str>,
+        api_key: &'a str,
+        address: Option<&'a str>,
+    ) -> Pending<'a, Vec<Used>>;
+}
+
+/// How much, in which time.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct LimitInForce {
+    /// How much.
+    pub amount: u32,
+    /// The window in microseconds; none for places that are held, and for calendars.
+    pub window_us: Option<u64>,
+    /// `day`, `week` or `month` of a calendar.
+    pub calendar: Option<&'static str>,
+    /// The algorithm's name in rule files.
+    pub algorithm: &'static str,
+    /// As a person would write it: `sliding_window 100/1m`.
+    pub text: String,
+    /// What said so: `override`, `tier` or `rule`.
+    pub source: &'static str,
+}
+
+/// A rule that is in force.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct RuleInForce {
+    /// Its id: domain, path, and name or else algorithm and window.
+    pub id: String,
+    /// Its domain.
+    pub domain: String,
+    /// The tier that it is for; none is everybody else.
+    pub tier: Option<String>,
+    /// Its name.
+    pub name: Option<String>,
+    /// Its limit; none is unlimited.
+    pub limit: Option<LimitInForce>,
+    /// Where it was written: a file and a line, `api:<id>`, `xds:<resource>`.
+    pub origin: String,
+    /// The id of the rule by API that it comes from; none cannot be changed by API, but for its state.
+    pub api_id: Option<String>,
+    /// `enforce`, `enforce N%`, `shadow` or `disabled`: as it was written.
+    pub written_state: String,
+    /// The same: as it is.
+    pub state: String,
+}
+
+/// What would come of rules.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct Judged {
+    /// What is wrong with them, as `tidegate config check --output json` tells it. With any, nothing can be put in force.
+    pub errors: Vec<Value>,
+    /// What is odd about them.
+    pub warnings: Vec<Value>,
+    /// What would change, by the ids of rules.
+    pub changes: Vec<RuleChange>,
+}
+
+/// What would become of one rule.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct RuleChange {
+    /// Its id.
+    pub id: String,
+    /// The tier that it is for.
+    pub tier: Option<String>,
+    /// Its limit before; none where it is new.
+    pub before: Option<String>,
+    /// Its limit then; none where it would be gone.
+    pub after: Option<String>,
+    /// Would its counters start afresh?
+    pub counters_start_afresh: bool,
+}
+
+/// What one counter of a caller holds.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Used {
+    /// The rule; none where the caller has a limit of its own and no rule stands.
+    pub rule: Option<String>,
+    /// Where below the caller's entry: `default`, or `key:value` joined by `|`.
+    pub address: String,
+    /// Its limit.
+    pub limit: LimitInForce,
+    /// How much is used.
+    pub used: u64,
+    /// How much is left.
+    pub remaining: u64,
+    /// The window that is counted: for sliding ones until now. In microseconds since 1970.
+    pub window: (i64, i64),
+    /// Was anything stored?
+    pub stored: bool,
+    /// The counter's key, as hexadecimal digits.
+    pub key: String,
+}

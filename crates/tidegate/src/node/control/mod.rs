@@ -1,0 +1,245 @@
+//! The control plane of a node: what is kept in SQL is followed and put in force, and the API that changes it is served. On a thread of its own:
+//! whatever happens here, decisions go on.
+
+mod apply; // what is kept, put in force
+mod plane; // what the API asks of the node
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use axum::Router;
+use axum::body::Body;
+use http::{Request, Response, StatusCode};
+use hyper::body::Incoming;
+use tidegate_config::{ControlSettings, ListenAt, ListenerSettings, Settings};
+use tidegate_control::{ControlStore, Error, Follow, LastGood, Options};
+use tidegate_core::Quotas;
+use tidegate_server::rls::Beside;
+use tidegate_server::{ControlStatus, Cores, Node, Peer, Protocol, Serve};
+use tidegate_telemetry::Metrics;
+use tokio::runtime::Handle;
+use tokio::task::spawn_local;
+use tower_service::Service as _;
+
+use super::data::Data;
+use super::{Door, StartError};
+use apply::Apply;
+use plane::NodePlane;
+
+/// What the origin of rules by API begins with.
+pub(super) const API: &str = "api:";
+/// How long to wait before a database that cannot be opened is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+/// The API is for people and their tools.
+const CONNECTIONS_MAX: usize = 256;
+const CONNECTIONS_PER_PEER_MAX: usize = 64;
+/// The file of SQLite in the folder for data.
+const SQLITE: &str = "control.sqlite";
+/// The file with what a database said last.
+const LAST_GOOD: &str = "control-last-good.jsonl";
+
+/// What a node has of it before it serves.
+pub(super) struct Plan {
+    options: Options,
+    last_good: Option<LastGood>,
+    pub(super) status: Arc<ControlStatus>,
+    door: Option<Door>,
+    pub(super) address: Option<SocketAddr>,
+}
+
+/// Makes ready what is needed; none where there is to be no control plane.
+pub(super) fn plan(
+    settings: &Settings,
+    data: &Data,
+    metrics: &Arc<Metrics>,
+) -> Result<Option<Plan>, StartError> {
+    let control = &settings.control;
+    if !control.enabled {
+        return Ok(None);
+    }
+    let (options, last_good, place) = match (&control.database, data.folder()) {
+        (Some(url), folder) => {
+            let url = with_password(url, control)?;
+            let shown = shown(&url);
+            let last_good = folder.map(|folder| LastGood::new(folder.join(LAST_GOOD), shown.clone()));
+            (Options::postgres(url), last_good, format!("PostgreSQL ({shown})"))
+        }
+        (None, Some(folder)) => {
+            let file = folder.join(SQLITE);
+            let place = format!("SQLite ({})", file.display());
+            (Options::sqlite(file), None, place)
+        }
+        (None, None) => {
+            tracing::warn!(
+                "no folder for data, so there is no control plane: set node.data, or control.database"
+            );
+            return Ok(None);
+        }
+    };
+    let door = match settings.role.controls() {
+        true => open(settings, control, metrics)?,
+        false => None,
+    };
+    let address = door.as_ref().map(|door| door.listener.address()).transpose()?;
+    let address = address.as_ref().and_then(ListenAt::address);
+    let status = Arc::new(ControlStatus::new(place));
+    Ok(Some(Plan { options, last_good, status, door, address }))
+}
+
+/// Takes the address of the API. One that nobody asked for may be taken already.
+fn open(
+    settings: &Settings,
+    control: &ControlSettings,
+    metrics: &Arc<Metrics>,
+) -> Result<Option<Door>, StartError> {
+    let said = ListenerSettings {
+        listen: control.listen.map(ListenAt::Tcp),
+        connections_max: CONNECTIONS_MAX,
+        connections_per_peer_max: CONNECTIONS_PER_PEER_MAX,
+        tls: control.tls.clone(),
+        ..ListenerSettings::default()
+    };
+    match Door::open("control.listen", Protocol::Http, &said, None, settings, metrics) {
+        Ok(door) => Ok(Some(door)),
+        Err(StartError::Listen { address, why, .. }) if !control.listen_said => {
+            tracing::warn!(%address, %why, "the control plane's API has no address: set control.listen");
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn with_password(url: &str, control: &ControlSettings) -> Result<String, StartError> {
+    let Some(file) = &control.password_file else { return Ok(url.to_owned()) };
+    let trouble = |why: String| StartError::Control(format!("password_file: {}: {why}", file.display()));
+    let text = std::fs::read_to_string(file).map_err(|error| trouble(error.to_string()))?;
+    let password = text.lines().next().unwrap_or_default();
+    let (scheme, rest) = url.split_once("://").unwrap_or(("postgres", url));
+    let (user, place) =
+        rest.split_once('@').ok_or_else(|| trouble("there is no user in control.database".into()))?;
+    let user = user.split(':').next().unwrap_or_default();
+    let escaped: String = password.bytes().map(|byte| format!("%{byte:02X}")).collect();
+    Ok(format!("{scheme}://{user}:{escaped}@{place}"))
+}
+
+/// A URL without its password.
+fn shown(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("postgres", url));
+    match rest.rsplit_once('@') {
+        Some((user, place)) => format!("{scheme}://{}@{place}", user.split(':').next().unwrap_or_default()),
+        None => url.to_owned(),
+    }
+}
+
+/// What serves the API: it is there as soon as the database is.
+type Served = Arc<ArcSwapOption<Router>>;
+
+impl Plan {
+    /// Begins to follow what is kept, and to serve the API.
+    pub(super) fn start(
+        self,
+        node: &Arc<Node>,
+        quotas: &Arc<Quotas>,
+        beside: Beside,
+        runtime: &Handle,
+    ) -> io::Result<Arc<Cores>> {
+        let served: Served = Arc::default();
+        let apply = Apply {
+            node: Arc::downgrade(node),
+            quotas: quotas.clone(),
+            status: self.status,
+            beside,
+            runtime: runtime.clone(),
+        };
+        let mut follow = Follow::new(apply, node.clock.clone(), self.last_good);
+        follow.load_last_good();
+        let work = Work { follow, options: self.options, node: node.clone(), has_api: self.door.is_some() };
+        let (work, router) = (Arc::new(std::sync::Mutex::new(Some(work))), served.clone());
+        let cores = Arc::new(Cores::start(1, move |_| {
+            let work = work.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+            if let Some(work) = work {
+                spawn_local(work.run(router.clone()));
+            }
+            Serving { served: router.clone() }
+        })?);
+        if let Some(door) = self.door {
+            runtime.spawn(door.listener.accept(door.entrance, cores.clone(), cores.phases()));
+        }
+        Ok(cores)
+    }
+}
+
+/// What the thread does besides serving.
+struct Work {
+    follow: Follow<Apply>,
+    options: Options,
+    node: Arc<Node>,
+    has_api: bool,
+}
+
+impl Work {
+    async fn run(mut self, served: Served) {
+        let plane = self.has_api.then(|| Arc::new(NodePlane::here(&self.node)));
+        let clock = self.node.clock.clone();
+        drop(self.node); // It may end.
+        let mut told = false;
+        let store = loop {
+            match ControlStore::open(&self.options).await {
+                Ok(store) => break store,
+                Err(error) => {
+                    if !std::mem::replace(&mut told, true) {
+                        tracing::error!(%error, "the control plane's database cannot be opened; it is tried again every second");
+                    }
+                    tokio::time::sleep(RETRY).await;
+                }
+            }
+        };
+        if let Some(plane) = plane {
+            // API-HERE
+            let _ = (plane, &clock, &served);
+        }
+        self.follow.run(&store).await;
+    }
+}
+
+/// The API, once it is there.
+struct Serving {
+    served: Served,
+}
+
+impl Serve for Serving {
+    type Body = Body;
+
+    fn answer(
+        self: Rc<Self>,
+        _protocol: Protocol,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Response<Body>> + 'static {
+        let router = self.served.load_full();
+        async move {
+            let Some(router) = router else { return unavailable() };
+            let request = request.map(Body::new);
+            let _ = request.extensions().get::<Peer>();
+            let answered: Result<_, Infallible> = Router::clone(&router).call(request).await;
+            answered.unwrap_or_else(|never| match never {})
+        }
+    }
+}
+
+fn unavailable() -> Response<Body> {
+    let error = Error::Unavailable { why: "it has not been opened yet".into() };
+    let body = serde_json::json!({
+        "type": "about:blank", "title": "Service Unavailable", "status": 503, "detail": error.to_string(),
+    });
+    let mut response = Response::new(Body::from(body.to_string()));
+    *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    let headers = response.headers_mut();
+    headers.insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("application/problem+json"));
+    headers.insert(http::header::RETRY_AFTER, http::HeaderValue::from_static("1"));
+    response
+}
