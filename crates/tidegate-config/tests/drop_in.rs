@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use support::differs;
-use tidegate_config::{DropInRead, Fate, Given, Settings, VARIABLES, read_drop_in, resolve};
+use tidegate_config::{DropInRead, Fate, Given, Settings, Style, VARIABLES, read_drop_in, resolve};
 
 type Outcome = Result<(), Box<dyn Error>>;
 
@@ -58,6 +58,20 @@ fn stores_are_found_by_their_urls() {
             ],
             "rediss://me:a%3Ab@r:1",
         ),
+        (&[("REDIS_SOCKET_TYPE", "tcp"), ("REDIS_URL", "redis://r:1")], "redis://r:1"),
+        (&[("REDIS_SOCKET_TYPE", "tcp"), ("REDIS_URL", "redis://me:b@r@r:1/2")], "redis://me:b%40r@r:1/2"),
+        (
+            &[("REDIS_SOCKET_TYPE", "tcp"), ("REDIS_URL", "redis://:a%40b@r:1"), ("REDIS_TLS", "true")],
+            "rediss://:a%40b@r:1",
+        ),
+        (
+            &[("REDIS_TYPE", "cluster"), ("REDIS_URL", "redis://u:p@a:1,redis://u:p@b:2")],
+            "redis+cluster://u:p@a:1,b:2",
+        ),
+        (
+            &[("REDIS_TYPE", "sentinel"), ("REDIS_URL", "m,redis://u:p@a:1,redis://u:p@b:2")],
+            "redis+sentinel://a:1,b:2/m",
+        ),
         (&[("REDIS_TYPE", "CLUSTER"), ("REDIS_URL", "a:1, b:2")], "redis+cluster://a:1,b:2"),
         (
             &[("REDIS_TYPE", "sentinel"), ("REDIS_URL", "my main,a:1,b:2")],
@@ -72,6 +86,66 @@ fn stores_are_found_by_their_urls() {
         ("REDIS_PERSECOND_URL", "second:6379"),
     ]);
     assert_eq!(second.drop_in.per_second.map(|store| store.url).as_deref(), Some("redis://second:6379"));
+}
+
+/// Names are made over by the mogrifiers that are listed, in their order, and only if each is whole.
+#[test]
+fn mogrifiers_are_read_from_their_variables() {
+    const LISTED: &str = "USE_DOG_STATSD_MOGRIFIERS";
+    let on = [("USE_DOG_STATSD", "true")];
+    let whole = [
+        ("DOG_STATSD_MOGRIFIER_A_PATTERN", r"^ratelimit\.(.*)$"),
+        ("DOG_STATSD_MOGRIFIER_A_NAME", "custom.$1"),
+        ("DOG_STATSD_MOGRIFIER_A_TAGS", "domain:$1,team:a"),
+        ("DOG_STATSD_MOGRIFIER_B_PATTERN", "b"),
+        ("DOG_STATSD_MOGRIFIER_B_NAME", "b"),
+    ];
+    for (listed, patterns) in [("", &[][..]), ("A", &[whole[0].1]), ("B,A", &["b", whole[0].1])] {
+        let read = read(&[&on[..], &whole, &[(LISTED, listed)]].concat());
+        assert!(read.troubles.is_empty(), "{:?}", read.troubles);
+        let dog = read.drop_in.statsd.and_then(|statsd| statsd.dog).expect("DogStatsD");
+        assert_eq!(dog.iter().map(|mogrify| &*mogrify.pattern).collect::<Vec<_>>(), patterns);
+        if let Some(first) = dog.iter().find(|mogrify| mogrify.name == "custom.$1") {
+            let tags =
+                [("domain", "$1"), ("team", "a")].map(|(name, value)| (name.to_string(), value.to_string()));
+            assert_eq!(first.tags, tags);
+        }
+    }
+    for broken in [
+        &[][..],
+        &[("DOG_STATSD_MOGRIFIER_A_PATTERN", ""), whole[1], whole[2]],
+        &[whole[0], ("DOG_STATSD_MOGRIFIER_A_NAME", ""), whole[2]],
+        &[whole[0], whole[1], ("DOG_STATSD_MOGRIFIER_A_TAGS", "tag")],
+    ] {
+        let read = read(&[&on[..], broken, &[(LISTED, "A")]].concat());
+        assert_eq!(read.troubles.len(), 1, "{broken:?}: {:?}", read.troubles);
+    }
+}
+
+/// Whoever is named in a URL is used, and shown nowhere.
+#[test]
+fn a_password_in_the_url_of_a_store_is_shown_nowhere() {
+    for (kind, url) in [
+        ("single", "redis://foo:hu@sh@r:1"),
+        ("cluster", "redis://foo:hu@sh@a:1,redis://foo:hu@sh@b:2"),
+        ("sentinel", "m@in,redis://foo:hu@sh@a:1,redis://foo:hu@sh@b:2"),
+        ("sentinel", "redis://foo:hu@sh@a:1"),
+    ] {
+        let read = read(&[("REDIS_SOCKET_TYPE", "tcp"), ("REDIS_TYPE", kind), ("REDIS_URL", url)]);
+        let is_whole = url.contains(',') || kind == "single";
+        assert_eq!(read.troubles.is_empty(), is_whole, "{:?}", read.troubles);
+        if kind == "sentinel" && is_whole {
+            assert_eq!(read.drop_in.sentinel_auth.as_ref().map(|auth| &*auth.password), Some("hu@sh"));
+        }
+        let shown = format!("{:?}{:?}", read.troubles, read.drop_in);
+        let resolved = resolve(&Given { instead: read.instead, ..Given::default() });
+        let shown = format!(
+            "{shown}{}{:?}",
+            resolved.report.render(&resolved.sources, Style::Plain),
+            resolved.settings
+        );
+        assert!(!shown.contains("hu@sh") && !shown.contains("hu%40sh"), "{shown}");
+    }
 }
 
 #[test]

@@ -162,6 +162,16 @@ pub struct Node {
 }
 
 impl Node {
+    /// What probes are told: ready, and with a connection to its store where the place that it stands in asks for one.
+    pub fn is_well(&self) -> bool {
+        let is_connected = match &self.store {
+            Store::Memory(_) => true,
+            Store::Redis(redis) => redis.stats().connections() > 0,
+        };
+        let needs_store = self.stand_in.as_ref().is_some_and(|stand_in| stand_in.health_needs_store);
+        self.is_ready() && (is_connected || !needs_store)
+    }
+
     /// Is it ready for requests?
     pub fn is_ready(&self) -> bool {
         self.unready().is_none()

@@ -175,7 +175,7 @@ impl Reader<'_> {
             extra_tags: self.pairs("EXTRA_TAGS"),
             client_name,
             health_needs_store: self.flag("REDIS_HEALTH_CHECK_ACTIVE_CONNECTION"),
-            sentinel_auth: self.sentinel_auth(MAIN.sentinel_auth),
+            sentinel_auth: self.sentinel_auth(&MAIN),
             per_second: self.flag("REDIS_PERSECOND").then(|| self.per_second()),
         }
     }
@@ -287,18 +287,26 @@ impl Reader<'_> {
     fn per_second(&mut self) -> OtherStore {
         OtherStore {
             url: self.url(&PER_SECOND),
-            sentinel_auth: self.sentinel_auth(PER_SECOND.sentinel_auth),
+            sentinel_auth: self.sentinel_auth(&PER_SECOND),
             connect_timeout: self.connect_timeout(&PER_SECOND),
         }
     }
 
     /// Who asks sentinels.
-    fn sentinel_auth(&self, name: &'static str) -> Option<StoreAuth> {
-        let auth = self.text(name);
-        (!auth.is_empty()).then(|| match auth.split_once(':') {
-            Some((user, password)) => StoreAuth { user: Some(user.into()), password: password.into() },
-            None => StoreAuth { user: None, password: auth.clone() },
-        })
+    fn sentinel_auth(&self, names: &StoreNames) -> Option<StoreAuth> {
+        let (auth, said) = (self.text(names.sentinel_auth), self.text(names.url));
+        let named = said.split(',').nth(1).and_then(|part| values::store_address(part.trim()).user);
+        match (auth.split_once(':'), named) {
+            (Some((user, password)), _) => {
+                Some(StoreAuth { user: Some(user.into()), password: password.into() })
+            }
+            (None, _) if !auth.is_empty() => Some(StoreAuth { user: None, password: auth }),
+            (None, Some((user, password))) => {
+                let user = (!user.is_empty()).then(|| user.to_owned());
+                Some(StoreAuth { user, password: password.into() })
+            }
+            (None, None) => None,
+        }
     }
 
     fn connect_timeout(&mut self, names: &StoreNames) -> Option<Duration> {
@@ -310,20 +318,29 @@ impl Reader<'_> {
     /// A store as a URL of ours.
     fn url(&mut self, names: &StoreNames) -> String {
         let (said, auth) = (self.text(names.url), self.text(names.auth));
-        let auth = match auth.split_once(':') {
-            _ if auth.is_empty() => String::new(),
-            Some((user, password)) => format!("{}:{}@", values::percent(user), values::percent(password)),
-            None => format!(":{}@", values::percent(&auth)),
+        let is_sentinel = self.word(names.kind) == "sentinel";
+        let first = values::store_address(said.split(',').next().unwrap_or_default().trim());
+        let auth = match (auth.split_once(':'), first.user) {
+            (Some((user, password)), _) => {
+                format!("{}:{}@", values::percent(user), values::percent(password))
+            }
+            (None, _) if !auth.is_empty() => format!(":{}@", values::percent(&auth)),
+            // Who is named in the addresses of sentinels asks those.
+            (None, Some((user, password))) if !is_sentinel => {
+                format!("{}:{}@", values::percent_once(user), values::percent_once(password))
+            }
+            _ => String::new(),
         };
         let scheme = if self.flag(names.tls) { "rediss" } else { "redis" };
-        let mut hosts: Vec<&str> = said.split(',').map(str::trim).filter(|part| !part.is_empty()).collect();
+        let parts = said.split(',').map(str::trim).filter(|part| !part.is_empty());
+        let mut hosts: Vec<&str> = parts.map(|part| values::store_address(part).host).collect();
         match self.word(names.kind) {
             "sentinel" if hosts.len() >= 2 => {
                 let master = values::percent(hosts.remove(0));
                 format!("{scheme}+sentinel://{auth}{}/{master}", hosts.join(","))
             }
             "sentinel" => {
-                let message = format!("{}={} names no sentinel", names.url, quoted(&said));
+                let message = format!("{} names no sentinel", names.url); // Without its value: a password may be in it.
                 self.wrong(
                     names.url,
                     message,
@@ -336,6 +353,10 @@ impl Reader<'_> {
                 let path = said.split('/').map(values::percent).collect::<Vec<_>>().join("/");
                 format!("redis+unix://{auth}{path}")
             }
+            _ if said.starts_with("redis://") && !first.database.is_empty() => {
+                format!("{scheme}://{auth}{}/{}", first.host, first.database)
+            }
+            _ if said.starts_with("redis://") => format!("{scheme}://{auth}{}", first.host),
             _ => format!("{scheme}://{auth}{said}"),
         }
     }

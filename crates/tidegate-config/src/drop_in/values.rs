@@ -73,6 +73,32 @@ pub(super) fn percent(text: &str) -> String {
     })
 }
 
+/// An address of a store: `host:port`, or a URL that begins with `redis://`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct StoreAddress<'v> {
+    /// Who asks: a user, who may have no name, and a password.
+    pub(super) user: Option<(&'v str, &'v str)>,
+    pub(super) host: &'v str,
+    /// The number of a database; mostly none.
+    pub(super) database: &'v str,
+}
+
+pub(super) fn store_address(text: &str) -> StoreAddress<'_> {
+    let Some(rest) = text.strip_prefix("redis://") else {
+        return StoreAddress { user: None, host: text, database: "" };
+    };
+    // A password may have an `@` in it, and a host may not.
+    let (user, rest) = rest.rsplit_once('@').map_or((None, rest), |(user, rest)| (Some(user), rest));
+    let rest = rest.split('?').next().unwrap_or_default();
+    let (host, database) = rest.split_once('/').unwrap_or((rest, ""));
+    StoreAddress { user: user.map(|user| user.split_once(':').unwrap_or((user, ""))), host, database }
+}
+
+/// Percent-encoded, unless it is already.
+pub(super) fn percent_once(text: &str) -> String {
+    if text.contains('%') { text.to_owned() } else { percent(text) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

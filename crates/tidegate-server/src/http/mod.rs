@@ -99,8 +99,8 @@ async fn route(core: Rc<Core>, request: Request<Incoming>) -> Result<Answer, Htt
         Page::Ready => look::ready(&core, request.uri().query()),
         Page::Health => match &core.node.stand_in {
             None => look::ready(&core, request.uri().query()),
-            Some(stand_in) => {
-                let (status, words) = stand_in::health(&core.node, stand_in);
+            Some(_) => {
+                let (status, words) = stand_in::health(&core.node);
                 Ok(text(status, words.into()))
             }
         },

@@ -7,10 +7,9 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response};
 use http_body_util::Full;
 use tidegate_core::{Book, Rule};
-use tidegate_counters::Store;
 use tidegate_telemetry::reference::PROMETHEUS_CONTENT_TYPE;
 
-use super::{StandIn, reference_gauges};
+use super::reference_gauges;
 use crate::node::Node;
 use crate::rls::response::CurrentLimit;
 
@@ -43,13 +42,8 @@ pub(crate) fn answer(node: &Node, path: &str) -> Answer {
 }
 
 /// `/healthcheck`: is the node fit for requests?
-pub(crate) fn health(node: &Node, stand_in: &StandIn) -> (u16, &'static str) {
-    let is_connected = match &node.store {
-        Store::Memory(_) => true,
-        Store::Redis(redis) => redis.stats().connections() > 0,
-    };
-    let is_well = node.is_ready() && (is_connected || !stand_in.health_needs_store);
-    if is_well { (200, "OK") } else { (500, "") }
+pub(crate) fn health(node: &Node) -> (u16, &'static str) {
+    if node.is_well() { (200, "OK") } else { (500, "") }
 }
 
 /// All rules, a line for each.

@@ -206,7 +206,10 @@ impl Running {
             })?
         };
         let cores = Arc::new(cores);
-        runtime.block_on(beside.tell_health(node.is_ready()));
+        runtime.block_on(beside.tell_health(node.is_well()));
+        if drop_in.as_ref().is_some_and(|drop_in| drop_in.health_needs_store) {
+            stand_in::follow_health(&runtime, &node, beside.clone());
+        }
         let certificates =
             [&rls, &http].into_iter().filter_map(Door::follow_certificates).collect::<io::Result<_>>()?;
         for door in [rls, http].into_iter().chain(debug) {

@@ -115,8 +115,8 @@ pub(super) fn follow(
             if let Some(node) = told.upgrade() {
                 tell(&node, loaded);
                 // The first rules may have come late.
-                let (beside, is_ready) = (beside.clone(), node.is_ready());
-                background.spawn(async move { beside.tell_health(is_ready).await });
+                let (beside, is_well) = (beside.clone(), node.is_well());
+                background.spawn(async move { beside.tell_health(is_well).await });
             }
         });
         return follow.map(Some);

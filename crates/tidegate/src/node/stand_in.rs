@@ -2,8 +2,11 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use tidegate_config::{DropIn, ListenAt, ListenerSettings, Mogrify, Settings};
+use tidegate_server::rls::Beside;
 use tidegate_server::{Node, Protocol, StandIn, reference_gauges};
 use tidegate_telemetry::Metrics;
 use tidegate_telemetry::reference::statsd::{
@@ -11,10 +14,29 @@ use tidegate_telemetry::reference::statsd::{
 };
 use tidegate_telemetry::reference::{ReferenceStats, ReferenceStatsSettings};
 
+use tokio::runtime::Runtime;
+
 use super::{Door, StartError};
 
 /// Connections to its pages.
 const CONNECTIONS_MAX: usize = 256;
+
+/// How often probes over gRPC are told anew whether the store is there.
+const HEALTH_EVERY: Duration = Duration::from_secs(1);
+
+/// Tells whoever asks over gRPC whether the node is well, where that depends on its store: connections come and go without a word.
+pub(super) fn follow_health(runtime: &Runtime, node: &Arc<Node>, beside: Beside) {
+    let node = Arc::downgrade(node);
+    runtime.spawn(async move {
+        let mut every = tokio::time::interval(HEALTH_EVERY);
+        // One that ends has told so, and tells nothing else any more.
+        while let Some(node) = node.upgrade().filter(|node| !node.draining.load(Ordering::Relaxed)) {
+            beside.tell_health(node.is_well()).await;
+            drop(node);
+            every.tick().await;
+        }
+    });
+}
 
 /// What the node does otherwise.
 pub(super) fn of(drop_in: &DropIn, threads: usize) -> StandIn {

@@ -195,7 +195,7 @@ impl Follower {
     }
 
     fn tell_health(&self, node: &Node) {
-        self.runtime.block_on(self.beside.tell_health(node.is_ready()));
+        self.runtime.block_on(self.beside.tell_health(node.is_well()));
     }
 }
 
