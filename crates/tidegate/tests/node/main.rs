@@ -17,4 +17,6 @@ mod tls; // certificates
 mod fleet; // several nodes on one store
 mod internal; // calls that come from inside
 mod drop_in; // in the place of envoyproxy/ratelimit
+mod common_body; // what its own tests ask of it, on every kind of store
+mod reference_service; // what they expect of its service
 mod xds; // rules that come from a server

@@ -17,11 +17,13 @@ use rustls::{RootCertStore, ServerConfig};
 use tidegate_xds::{RateLimitConfig, RateLimitDescriptor, RateLimitPolicy};
 
 use self::server::{Asked, XdsServer, domain, limited};
-use crate::drop_in;
 use crate::support::certificates::Authority;
 use crate::support::{Failed, Grpc, Setup, asks, descriptor, until};
+use crate::{common_body, drop_in};
 
+const SECOND: i32 = 1;
 const DAY: i32 = 4;
+const YEAR: i32 = 6;
 
 /// A node that follows a server, and does not wait long for one that is away.
 fn setup(server: SocketAddr) -> Setup {
@@ -117,6 +119,50 @@ async fn a_node_in_the_place_of_envoyproxy_ratelimit_follows_it_too() {
     let stats = drop_in::page(&node, "/stats").await;
     assert!(stats.contains("ratelimit.service.config_load_error: 2\n"), "{stats}");
     assert_eq!(ask(&rls, "shop", "b").await, (true, Some(2)), "the rules before stay");
+}
+
+/// What the tests of envoyproxy/ratelimit ask, with rules from a server in place of files: the first ones, then others.
+#[tokio::test]
+async fn what_its_own_tests_ask_holds_by_xds_too() {
+    let (server, redis) = (XdsServer::start().await, drop_in::redis());
+    let node = common_body::setup_by_xds(&server.address.to_string(), &redis).start();
+    let another = || {
+        let limits = [("key2", 20, YEAR), ("key3", 10, YEAR), ("key4", 20, DAY)];
+        domain("another", limits.map(|(key, amount, unit)| limited(key, amount, unit)).into())
+    };
+    server.set("1", &[domain("basic", vec![limited("key1", 50, SECOND)]), another()]);
+    accepted(&server, "1").await;
+    common_body::holds_on(&node, false).await;
+
+    // All at once, several domains, deeper ones: each state replaces the one before, and `/rlconfig` shows it.
+    let shown = async |version: &str, domains: &[RateLimitConfig]| {
+        server.set(version, domains);
+        accepted(&server, version).await;
+        let page = drop_in::page(&node, "/rlconfig").await;
+        let mut lines: Vec<String> = page.lines().map(String::from).collect();
+        lines.sort();
+        lines
+    };
+    let line = |name: &str, amount: u32| {
+        format!("{name}: unit=DAY requests_per_unit={amount}, shadow_mode: false, quota_mode: false")
+    };
+    let foo = |amount| domain("foo", vec![limited("k1", amount, DAY)]);
+    assert_eq!(shown("2", &[foo(3)]).await, [line("foo.k1", 3)]);
+    assert_eq!(shown("3", &[foo(5)]).await, [line("foo.k1", 5)]);
+    let bar = domain("bar", vec![limited("k2", 7, DAY)]);
+    assert_eq!(shown("4", &[foo(5), bar]).await, [line("bar.k2", 7), line("foo.k1", 5)]);
+    let deep = RateLimitDescriptor {
+        key: "k1".into(),
+        value: "v1".into(),
+        descriptors: vec![limited("k2", 9, DAY)],
+        ..RateLimitDescriptor::default()
+    };
+    assert_eq!(shown("5", &[domain("foo", vec![deep])]).await, [line("foo.k1_v1.k2", 9)]);
+    // The same domain twice is none.
+    server.set("6", &[foo(1), RateLimitConfig { name: "other".into(), ..foo(2) }]);
+    let rejected = told(&server, "a rejection", |asked| asked.error().is_some()).await;
+    let why = rejected.error().unwrap_or_default();
+    assert!(why.starts_with("other: duplicate domain 'foo' in config file ("), "{why}");
 }
 
 #[tokio::test]
