@@ -225,7 +225,10 @@ pub(crate) fn numbers<L: Law>(
     cost: u64,
     applied: Applied,
 ) -> Verdict {
-    let remaining = u64::from(law.capacity()).saturating_sub(law.used(seen)) as u32;
+    let (capacity, used) = (u64::from(law.capacity()), law.used(seen));
+    let remaining = capacity.saturating_sub(used) as u32;
+    // Asked for only where nothing is left: whoever is well within a limit does not pay for it.
+    let debt = if remaining > 0 { 0 } else { used.saturating_sub(capacity).min(u64::from(u32::MAX)) as u32 };
     let reset_after = law.reset_after(state, seen);
     // Where no wait cures: the end of an aligned window, else a whole window.
     let without_retry = || law.window_end(seen).unwrap_or(Micros::new(law.window_us()));
@@ -245,6 +248,7 @@ pub(crate) fn numbers<L: Law>(
         outcome,
         limit: law.amount(),
         remaining,
+        debt,
         reset_after,
         retry_after,
         reset,

@@ -11,6 +11,8 @@ pub struct Verdict {
     pub limit: u32,
     /// The largest cost that would be admitted at the same instant.
     pub remaining: u32,
+    /// Units in use above what the limit can hold: what was charged whatever the room, or before the limit was lowered.
+    pub debt: u32,
     /// How long until the counter is as if never touched.
     pub reset_after: Micros,
     /// On a refusal that waiting can cure: the least wait after which the same ask alone is admitted.
@@ -34,6 +36,7 @@ impl Verdict {
         outcome: Outcome::RateLimited,
         limit: 0,
         remaining: 0,
+        debt: 0,
         reset_after: Micros::ZERO,
         retry_after: None,
         reset: Micros::ZERO,

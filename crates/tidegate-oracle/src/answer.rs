@@ -11,6 +11,8 @@ pub struct Answer {
     pub outcome: Outcome,
     /// The largest cost that would still fit.
     pub remaining: u64,
+    /// By how much more is in use than the limit can hold.
+    pub debt: u64,
     /// The least wait after which nothing counts any more.
     pub reset_after_us: u64,
     /// The least wait after which the same request alone would pass.
@@ -69,7 +71,7 @@ impl fmt::Display for Answer {
         }
         write!(f, " reset={}", duration::print(self.reset_us))?;
         write!(f, " reset_after={}", duration::print(self.reset_after_us))?;
-        write!(f, " applied={} forgiven={}", self.applied, self.forgiven)?;
+        write!(f, " applied={} forgiven={} debt={}", self.applied, self.forgiven, self.debt)?;
         write!(f, " at={} over={} under={}", duration::print(self.at_us), self.over, self.under)
     }
 }

@@ -313,6 +313,7 @@ impl Draft<'_> {
         Answer {
             outcome: step.outcome,
             remaining: to_u64(self.room()),
+            debt: to_u64((self.used() - self.numbers.capacity).max(0)),
             reset_after_us: to_u64(self.reset_after()),
             retry_after_us: retry_after.map(to_u64),
             reset_us: to_u64(self.reset(step.outcome, retry_after)),

@@ -85,6 +85,7 @@ pub(crate) fn verdict_of(limit: &Limit, answer: &oracle::Answer) -> Verdict {
         },
         limit: limit.amount(),
         remaining: units(answer.remaining),
+        debt: units(answer.debt),
         reset_after: Micros::new(answer.reset_after_us),
         retry_after: answer.retry_after_us.map(Micros::new),
         reset: Micros::new(answer.reset_us),
@@ -98,11 +99,11 @@ pub(crate) fn verdict_of(limit: &Limit, answer: &oracle::Answer) -> Verdict {
 /// A verdict on one line, for people.
 pub(crate) fn tell(verdict: &Verdict) -> String {
     let retry = verdict.retry_after.map_or("-".to_owned(), |wait| wait.to_string());
-    let Verdict { outcome, limit, remaining, reset_after, reset, applied, forgiven, at, .. } = verdict;
+    let Verdict { outcome, limit, remaining, reset_after, reset, applied, forgiven, debt, at, .. } = verdict;
     let Bound { over, under } = verdict.bound;
     format!(
         "{outcome:?} limit={limit} remaining={remaining} retry={retry} reset={reset} reset_after={reset_after} \
-         applied={applied} forgiven={forgiven} at={at} over={over} under={under}"
+         applied={applied} forgiven={forgiven} debt={debt} at={at} over={over} under={under}"
     )
 }
 

@@ -118,8 +118,8 @@ fn a_disagreement_tells_where_and_what() {
     let error = check(&Faulty::new(Fault::RemainingIsOffByOne), &script, "").expect_err("a fault");
     let expected = "\
 the store disagrees with the model in line 3: remaining of take 1 (b peek) of request 1 (b peek)
-  store: Admitted limit=5 remaining=4 retry=- reset=0s reset_after=0s applied=0 forgiven=0 at=0s over=5 under=0
-  model: Admitted limit=5 remaining=5 retry=- reset=0s reset_after=0s applied=0 forgiven=0 at=0s over=5 under=0
+  store: Admitted limit=5 remaining=4 retry=- reset=0s reset_after=0s applied=0 forgiven=0 debt=0 at=0s over=5 under=0
+  model: Admitted limit=5 remaining=5 retry=- reset=0s reset_after=0s applied=0 forgiven=0 debt=0 at=0s over=5 under=0
 the script so far:
   limit a fixed_window 10/1m
   limit b gcra 5/1s

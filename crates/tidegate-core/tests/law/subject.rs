@@ -73,6 +73,7 @@ pub(crate) fn answer(verdict: &Verdict) -> oracle::Answer {
             Outcome::NotHeld => oracle::Outcome::NotHeld,
         },
         remaining: verdict.remaining.into(),
+        debt: verdict.debt.into(),
         reset_after_us: verdict.reset_after.get(),
         retry_after_us: verdict.retry_after.map(Micros::get),
         reset_us: verdict.reset.get(),

@@ -108,11 +108,9 @@ impl StandIn {
                 continue;
             }
             let (verdict, limit) = (&answer.verdict, u64::from(answer.verdict.limit));
-            let used = limit.saturating_sub(verdict.remaining.into());
-            // What was charged past the limit does not show in what remains: then it was full before, as far as anybody can tell.
-            let charged = if verdict.admitted() { u64::try_from(verdict.applied).unwrap_or(0) } else { 0 };
+            let used = (limit + u64::from(verdict.debt)).saturating_sub(verdict.remaining.into());
             let judged = Judged {
-                before: used.saturating_sub(charged),
+                before: used.saturating_sub(u64::try_from(verdict.applied).unwrap_or(0)),
                 hits,
                 limit,
                 shadow: rule.is_some_and(|rule| rule.state() == RuleState::Shadow),

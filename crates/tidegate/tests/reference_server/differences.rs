@@ -136,16 +136,6 @@ impl Step {
         self.before.get(&take.counter).copied().unwrap_or(0)
     }
 
-    /// Does a descriptor report hits of its own that go past a limit with something left? How many of them were over does not show in
-    /// what is left, which is nothing, so ours counts all: the one difference in stats that is not compared.
-    pub(crate) fn crosses_by_own_hits(&self) -> bool {
-        let crosses = |take: &Take| {
-            let used = self.used(take);
-            take.is_charged_always() && used < take.amount && used + take.hits > take.amount
-        };
-        self.takes.iter().flatten().any(crosses)
-    }
-
     fn fits(&self, take: &Take) -> bool {
         self.used(take) + take.hits.max(1) <= take.amount
     }

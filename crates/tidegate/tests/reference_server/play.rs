@@ -163,7 +163,7 @@ impl Table<'_> {
             }
             self.ahead.retain(|_, by| *by != 0);
             let told = self.wrong_stats().await;
-            wrong.extend(told.filter(|_| !step.crosses_by_own_hits()));
+            wrong.extend(told);
             if !wrong.is_empty() {
                 let door = if by_json { "/json" } else { "gRPC" };
                 let asked = requests::json(request);
