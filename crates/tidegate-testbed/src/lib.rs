@@ -30,6 +30,7 @@ mod client; // asking a server something
 mod server; // one server
 mod certificates; // who it says it is
 mod postgres; // the store of the control plane
+mod disk; // one that gets full
 mod slots; // which slot a key is in
 mod cluster; // several servers that share the slots
 mod sentinels; // a primary, a replica, and who watches them
@@ -40,6 +41,7 @@ pub use certificates::TlsFiles;
 pub use client::{Client, Reply};
 pub use clock::{ServerClock, clock_shim};
 pub use cluster::Cluster;
+pub use disk::Disk;
 pub use find::{Kind, find, find_envoy};
 pub use postgres::{POSTGRES_VARIABLE, Postgres, PostgresOptions, find_postgres};
 pub use proxy::{ConnectionCounts, Counts, Proxy, Way};

@@ -125,6 +125,11 @@ impl Postgres {
         self.process().as_ref().map(|process| process.server.id())
     }
 
+    /// Has it ended by itself?
+    pub fn has_ended(&self) -> bool {
+        self.process().as_mut().is_none_or(|process| !matches!(process.server.try_wait(), Ok(None)))
+    }
+
     /// Kills all its processes (SIGKILL), as a machine does that loses its power.
     pub fn kill(&self) {
         let Some(mut process) = self.process().take() else { return };

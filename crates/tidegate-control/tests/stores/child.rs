@@ -1,1 +1,138 @@
-//! The audit trail and what follows it.
+//! This program again, as a process that is killed. A test starts it by [`start`], and it does what it is told by a variable.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use rustix::process::{Signal, getpid, kill_process};
+use tidegate_control::{ControlStore, Error};
+
+use crate::support::{alice, limit, options, quota};
+
+const TASK: &str = "TIDEGATE_CONTROL_TASK";
+const PLACE: &str = "TIDEGATE_CONTROL_PLACE";
+
+/// What stands before all that it says, since the test harness talks too.
+const MARK: &str = "> ";
+
+/// A process that was started, and what it says.
+pub(crate) struct Process {
+    child: Child,
+    lines: std::io::Lines<BufReader<ChildStdout>>,
+}
+
+/// Starts one that has this to do with the store in this place.
+pub(crate) fn start(task: &str, place: &str) -> Process {
+    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    command
+        .args(["--exact", "child::child", "--nocapture", "--test-threads=1"])
+        .env(TASK, task)
+        .env(PLACE, place);
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+    let mut child = child.expect("this program starts");
+    let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    Process { child, lines }
+}
+
+impl Process {
+    /// The next that it says; none if it has ended.
+    pub(crate) fn line(&mut self) -> Option<String> {
+        self.lines.by_ref().map_while(Result::ok).find_map(|line| {
+            // The harness does not always end its own line first.
+            line.split_once(MARK).map(|(_, said)| said.to_string())
+        })
+    }
+
+    /// Kills it (SIGKILL), and returns what it still had to say.
+    pub(crate) fn kill(mut self) -> Vec<String> {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        std::iter::from_fn(|| self.line()).collect()
+    }
+
+    /// Waits for its end, and returns what it said. None: it was killed.
+    pub(crate) fn end(mut self) -> Option<Vec<String>> {
+        let said = std::iter::from_fn(|| self.line()).collect();
+        let status = self.child.wait().expect("it was started");
+        status.code().map(|_| said)
+    }
+}
+
+/// No test: what this program does when a test starts it again.
+#[test]
+fn child() {
+    let (Ok(task), Ok(place)) = (std::env::var(TASK), std::env::var(PLACE)) else { return };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let (verb, number) = task.split_once(' ').unwrap_or((&task, "0"));
+    match verb {
+        "open" => runtime.block_on(async {
+            let store = ControlStore::open(&options(&place)).await.unwrap();
+            println!("{MARK}{}", store.migrations_run());
+        }),
+        "migrate" => runtime.block_on(async {
+            ControlStore::open(&options(&place).on_migration_step(die_at_the_step)).await.unwrap();
+            println!("{MARK}done");
+        }),
+        "storm" => runtime.block_on(storm(&place, number.parse().unwrap())),
+        other => panic!("{other}"),
+    }
+}
+
+/// Kills itself at the step that the task names.
+fn die_at_the_step(step: usize) {
+    let task = std::env::var(TASK).unwrap_or_default();
+    if task.rsplit(' ').next() == Some(step.to_string().as_str()) {
+        let _ = kill_process(getpid(), Signal::KILL);
+        std::thread::park(); // Nothing more is done.
+    }
+}
+
+/// Edits as fast as it can until it is killed, four at a time, and says what was acknowledged. What it could not do, it tries again.
+async fn storm(place: &str, seed: u32) {
+    let store = ControlStore::open(&options(place)).await.unwrap();
+    println!("{MARK}ready");
+    let writers = (0..4_u32).map(|writer| {
+        let store = store.clone();
+        tokio::spawn(async move {
+            for edit in 0.. {
+                let number = seed.wrapping_mul(1_000_003).wrapping_add(edit * 4 + writer);
+                let record = |key: u32| {
+                    let overrides =
+                        (0..=number % 3).map(|n| limit(&format!("endpoint:{n}"), number)).collect();
+                    (quota(&format!("key-{writer}-{key}"), &format!("tier-{}", number % 7), overrides), None)
+                };
+                // One by one, some at once, and some taken away.
+                let done = match number % 5 {
+                    0 => store.put_quotas(&alice(), (0..3).map(record).collect()).await.map(|written| {
+                        written.into_iter().map(|one| (one.now.version, one.now.value.api_key)).collect()
+                    }),
+                    1 => {
+                        let key = format!("key-{writer}-{}", number % 3);
+                        match store.delete_quota(&alice(), &key, None).await {
+                            Ok(revision) => Ok(vec![(revision, key)]),
+                            Err(Error::NotFound { .. }) => Ok(Vec::new()),
+                            Err(error) => Err(error),
+                        }
+                    }
+                    key => store
+                        .put_quota(&alice(), record(key).0, None)
+                        .await
+                        .map(|one| vec![(one.now.version, one.now.value.api_key)]),
+                };
+                match done {
+                    Ok(done) => {
+                        for (revision, key) in done {
+                            println!("{MARK}{revision} {number} {key}");
+                        }
+                    }
+                    Err(Error::Unavailable { .. }) => {
+                        tokio::time::sleep(std::time::Duration::from_millis(1)).await
+                    }
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        })
+    });
+    for writer in writers.collect::<Vec<_>>() {
+        writer.await.unwrap();
+    }
+}

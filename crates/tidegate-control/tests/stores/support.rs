@@ -8,7 +8,7 @@ use std::time::Duration;
 use sqlx::{AssertSqlSafe, Connection as _};
 use tempfile::TempDir;
 use tidegate_control::{ControlStore, Options, Override, Quota, Unit, Who};
-use tidegate_testbed::{Postgres, PostgresOptions};
+use tidegate_testbed::{Disk, Postgres, PostgresOptions};
 
 /// Long enough for a machine that stands still now and then: tests of deadlines set their own.
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -26,13 +26,35 @@ pub(crate) fn both_alone(options: PostgresOptions, test: impl AsyncFn(Bed)) {
     });
 }
 
+/// The same, each on a small disk of its own, which is told to the test too. Where none can be mounted, this is said and nothing else done.
+pub(crate) fn both_on(test: impl AsyncFn(&Disk, Bed)) {
+    let mount = |megabytes| match Disk::mount(megabytes) {
+        Ok(disk) => Some(disk),
+        Err(reason) => {
+            println!("not looked at, since this needs a disk that can be filled: {reason}");
+            None
+        }
+    };
+    let (Some(small), Some(large)) = (mount(8), mount(120)) else { return };
+    let folder = tempfile::Builder::new().prefix("control").tempdir_in(small.folder()).expect("a folder");
+    run(test(&small, Bed { database: Database::Sqlite { folder } }));
+    let options = PostgresOptions::new().below(large.folder()).setting("min_wal_size=2MB");
+    let server = Postgres::start(&options).unwrap_or_else(|reason| panic!("{reason}"));
+    let bed = Bed::postgres(&Arc::new(server));
+    run(test(&large, bed));
+}
+
+fn run(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(test);
+}
+
 fn on_both(test: impl AsyncFn(Bed), postgres: impl Fn() -> Bed) {
     let stores: [&dyn Fn() -> Bed; 2] = [&Bed::sqlite, &postgres];
     for store in stores {
         let bed = store();
         println!("on {}", bed.name());
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.expect("a runtime").block_on(test(bed));
+        run(test(bed));
     }
 }
 
@@ -61,10 +83,16 @@ impl Bed {
     }
 
     fn postgres(server: &Arc<Postgres>) -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("test_{}", NEXT.fetch_add(1, Ordering::Relaxed));
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.expect("a runtime").block_on(create_database(&server.url("postgres"), &name));
+        let name = database_name();
+        run(create_database(&server.url("postgres"), &name));
+        Self { database: Database::Postgres { server: Arc::clone(server), url: server.url(&name) } }
+    }
+
+    /// Another of the same kind, for tests that need many.
+    pub(crate) async fn another(&self) -> Self {
+        let Database::Postgres { server, .. } = &self.database else { return Self::sqlite() };
+        let name = database_name();
+        create_database(&server.url("postgres"), &name).await;
         Self { database: Database::Postgres { server: Arc::clone(server), url: server.url(&name) } }
     }
 
@@ -164,6 +192,11 @@ impl Bed {
         let options = sqlx::sqlite::SqliteConnectOptions::new().filename(self.file());
         sqlx::SqliteConnection::connect_with(&options).await
     }
+}
+
+fn database_name() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!("test_{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
 async fn create_database(url: &str, name: &str) {

@@ -3,3 +3,4 @@
 mod alone; // one server
 mod breaking; // the proxy
 mod fleets; // clusters and sentinels
+mod postgres; // PostgreSQL, and a disk
