@@ -1,4 +1,4 @@
-//! Real stores for tests: Redis and Valkey, alone, as a cluster and behind sentinels; PostgreSQL; a proxy that breaks connections on command.
+//! Real stores for tests: Redis and Valkey, alone, as a cluster, behind sentinels; PostgreSQL; and a proxy that breaks connections.
 //!
 //! Everything is started for one test, on free ports of the loopback and in a temporary folder, and is gone when it is dropped, or when
 //! the test's process ends in any other way. Nothing here needs a runtime, so that any test can use it. It is a tool of the tests: no
