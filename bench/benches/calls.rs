@@ -68,6 +68,7 @@ fn prepared(descriptors: &[&[(&str, &str)]]) -> &'static mut Prepared {
         rules,
         store: Store::Memory(Arc::new(Memory::new(MemorySize::of_bytes(1 << 20), NOW).expect("memory"))),
         xds: None,
+        control: None,
         failures: StoreFailures::default(),
         clock: Clock::from(&ManualClock::at(NOW.get())),
         metrics: Metrics::new(1),

@@ -63,6 +63,12 @@ impl Setup {
         Self { verb, ..self }
     }
 
+    /// With a control plane, at any address.
+    #[allow(dead_code, reason = "only the tests of nodes need it")]
+    pub(crate) fn controlled(self) -> Self {
+        self.set("control-enabled", "true").set("control-listen", "127.0.0.1:0")
+    }
+
     /// A variable of the node's environment.
     pub(crate) fn variable(mut self, name: &str, value: &str) -> Self {
         self.variables.insert(name.into(), value.into());
@@ -124,9 +130,10 @@ impl Setup {
         std::thread::spawn(move || {
             greeting.lines().map_while(Result::ok).try_for_each(|line| told.send(line))
         });
-        let (mut addresses, mut debug, mut rls_socket) = ([None, None], None, None);
+        let (mut addresses, mut debug, mut rls_socket, mut admin) = ([None, None], None, None, None);
+        let has_admin = self.flags.contains_key("control-listen");
         let setup = self.clone();
-        while let [None, _] | [_, None] = addresses {
+        while addresses.contains(&None) || (has_admin && admin.is_none()) {
             let line = match lines.recv_timeout(SOON) {
                 Ok(line) => line,
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
@@ -135,7 +142,8 @@ impl Setup {
                 }
             };
             // Where there is one, it stands before the last of the others.
-            let places = [&mut debug].into_iter().chain(&mut addresses).zip(["Debug", "RLS", "HTTP"]);
+            let places = [&mut debug, &mut admin].into_iter().chain(&mut addresses);
+            let places = places.zip(["Debug", "Admin", "RLS", "HTTP"]);
             for (address, name) in places {
                 let told =
                     line.trim_start().strip_prefix(name).and_then(|rest| rest.split_whitespace().next());
@@ -148,7 +156,7 @@ impl Setup {
             }
         }
         let [rls, http] = addresses.map(|address| address.expect("an address"));
-        Node { child, rls, rls_socket, http, debug, log, log_ended, setup }
+        Node { child, rls, rls_socket, http, debug, admin, log, log_ended, setup }
     }
 
     fn words(&self) -> Vec<String> {
@@ -174,6 +182,9 @@ pub(crate) struct Node {
     pub(crate) http: SocketAddr,
     /// Where the pages of the reference server are, if it stands in for it.
     pub(crate) debug: Option<SocketAddr>,
+    /// Where the control plane's API is, if it has one.
+    #[allow(dead_code, reason = "only the tests of nodes need it")]
+    pub(crate) admin: Option<SocketAddr>,
     log: Arc<Mutex<String>>,
     /// Is closed when all of it was read.
     log_ended: Receiver<()>,

@@ -1,0 +1,237 @@
+//! What the control plane keeps, by its effect on the answers of nodes: the real binary on SQLite and on a real PostgreSQL.
+
+use std::time::Duration;
+
+use tidegate_clock::Stopwatch;
+use tidegate_control::{ControlStore, Options, Override, Quota, RuleState, State, Tier, Unit, Who};
+use tidegate_testbed::{Postgres, PostgresOptions};
+
+use crate::support::{Descriptor, Node, Setup, asks, descriptor, until};
+
+const RULES: &str = "\
+domain: api
+match: path
+descriptors:
+  - key: api_key
+    rate_limit: { limit: 3/1h, name: per-key }
+    tiers:
+      pro: { limit: 6/1h }
+    descriptors:
+      - key: endpoint
+        value: POST /orders
+        rate_limit: { limit: 2/1h, name: writes }
+  - key: user_id
+    rate_limit: { limit: 4/1h, name: per-user }
+";
+
+/// Where something is kept; what keeps it lives as long as this.
+struct Kept {
+    setup: Setup,
+    options: Options,
+    postgres: Option<Postgres>,
+}
+
+impl Kept {
+    fn sqlite() -> Self {
+        let setup = Setup::new(RULES).controlled();
+        let options = Options::sqlite(setup.path().join("data/control.sqlite"));
+        Self { setup, options, postgres: None }
+    }
+
+    fn postgres() -> Self {
+        let postgres = Postgres::start(&PostgresOptions::new()).expect("PostgreSQL");
+        let url = postgres.url("postgres");
+        let setup = Setup::new(RULES).controlled().set("control-database", &url);
+        Self { setup, options: Options::postgres(url), postgres: Some(postgres) }
+    }
+
+    fn both() -> [Self; 2] {
+        [Self::sqlite(), Self::postgres()]
+    }
+
+    /// A hand on it that no node knows of.
+    async fn store(&self) -> ControlStore {
+        ControlStore::open(&self.options).await.expect("a store")
+    }
+}
+
+fn who() -> Who {
+    Who::new("test", "127.0.0.1")
+}
+
+fn tier(key: &str, tier: &str) -> Quota {
+    Quota { tier: Some(tier.into()), ..Quota::of(key) }
+}
+
+fn grant(descriptor: &str, amount: u32) -> Override {
+    Override {
+        descriptor: descriptor.into(),
+        requests_per_unit: amount,
+        unit: Unit::Hour,
+        effective_at: None,
+        expires_at: None,
+    }
+}
+
+/// The limit that speaks for a caller, without charging; none is no limit.
+async fn limit(node: &Node, entries: &[(&str, &str)]) -> Option<u32> {
+    let peek = Descriptor { hits_addend: Some(0), ..descriptor(entries) };
+    let answer = node.rls().await.ask(&asks("api", [peek])).await;
+    answer.statuses.first().and_then(|status| Some(status.current_limit.as_ref()?.requests_per_unit))
+}
+
+/// Is a request of a caller admitted? It is charged.
+async fn admits(node: &Node, key: &str) -> bool {
+    let answer = node.rls().await.ask(&asks("api", [descriptor(&[("api_key", key)])])).await;
+    answer.overall_code == 1
+}
+
+/// Waits until a caller has this limit; says how long that took.
+async fn has_limit(node: &Node, entries: &[(&str, &str)], expected: Option<u32>) -> Duration {
+    let watch = Stopwatch::start();
+    let what = format!("{entries:?} has {expected:?}");
+    until(&what, async || (limit(node, entries).await == expected).then_some(())).await;
+    watch.elapsed()
+}
+
+#[tokio::test]
+async fn a_quota_holds_on_every_node_while_they_run_and_after_a_restart() {
+    for kept in Kept::both() {
+        let node = kept.setup.start();
+        let store = kept.store().await;
+        let alice = [("api_key", "alice")];
+        assert_eq!(limit(&node, &alice).await, Some(3), "the rule's own");
+        store.put_quota(&who(), tier("alice", "pro"), None).await.expect("written");
+        has_limit(&node, &alice, Some(6)).await;
+        let orders = [("api_key", "alice"), ("endpoint", "POST /orders")];
+        let overridden = Quota {
+            overrides: vec![grant("default", 50), grant("endpoint:POST /orders", 9)],
+            ..tier("alice", "pro")
+        };
+        store.put_quota(&who(), overridden, None).await.expect("written");
+        has_limit(&node, &alice, Some(50)).await;
+        has_limit(&node, &orders, Some(9)).await;
+        assert_eq!(limit(&node, &[("api_key", "bob")]).await, Some(3), "nobody else's changed");
+        node.kill();
+        let node = kept.setup.start();
+        has_limit(&node, &alice, Some(50)).await;
+        store.delete_quota(&who(), "alice", None).await.expect("deleted");
+        has_limit(&node, &alice, Some(3)).await;
+    }
+}
+
+#[tokio::test]
+async fn users_lists_and_tiers_are_kept_too() {
+    for kept in Kept::both() {
+        let (node, store) = (kept.setup.start(), kept.store().await);
+        let of_user = |key: &str| Quota { user_id: Some("ursula".into()), ..tier(key, "gold") };
+        for key in ["one", "two"] {
+            store.put_quota(&who(), of_user(key), None).await.expect("written");
+        }
+        let gold = Tier { name: "gold".into(), overrides: vec![grant("default", 100)] };
+        store.put_tier(&who(), gold, None).await.expect("written");
+        // A hundred by the tier, and four by the user, whom both keys belong to.
+        has_limit(&node, &[("api_key", "one")], Some(4)).await;
+        let mut admitted = 0;
+        for key in ["one", "two", "one", "two", "one", "two"] {
+            admitted += u32::from(admits(&node, key).await);
+        }
+        assert_eq!(admitted, 4, "counted together");
+        store.put_quota(&who(), Quota { whitelisted: true, ..of_user("one") }, None).await.expect("written");
+        has_limit(&node, &[("api_key", "one")], None).await;
+        assert!(admits(&node, "one").await);
+        store.delete_tier(&who(), "gold", None).await.expect("deleted");
+        store.put_quota(&who(), tier("two", "gold"), None).await.expect("written");
+        has_limit(&node, &[("api_key", "two")], Some(3)).await;
+    }
+}
+
+#[tokio::test]
+async fn overrides_begin_and_end_at_their_instants() {
+    for kept in Kept::both() {
+        let (node, store) = (kept.setup.start(), kept.store().await);
+        let now = i64::try_from(tidegate_clock::Clock::real().wall_now_us()).expect("a time");
+        let (from, until) = (now + 2_000_000, now + 4_000_000);
+        let timed = Override { effective_at: Some(from), expires_at: Some(until), ..grant("default", 77) };
+        let quota = Quota { overrides: vec![timed], ..Quota::of("alice") };
+        store.put_quota(&who(), quota, None).await.expect("written");
+        store.close().await; // Nobody tells the node anything any more.
+        let mut seen = Vec::new();
+        let wall = || i64::try_from(tidegate_clock::Clock::real().wall_now_us()).expect("a time");
+        loop {
+            let before = wall();
+            let limit = limit(&node, &[("api_key", "alice")]).await;
+            let after = wall();
+            // Only what was asked wholly before or wholly after an instant says something about it.
+            if after < from - 5_000 || before > until + 5_000 {
+                assert_eq!(limit, Some(3));
+            } else if before > from + 5_000 && after < until - 5_000 {
+                assert_eq!(limit, Some(77));
+                seen.push(77);
+            }
+            if before > until + 200_000 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        assert!(!seen.is_empty(), "the machine stood still for two seconds");
+    }
+}
+
+#[tokio::test]
+async fn a_rule_is_put_in_another_state_wherever_it_was_written() {
+    for kept in Kept::both() {
+        let (node, store) = (kept.setup.start(), kept.store().await);
+        for _ in 0..3 {
+            assert!(admits(&node, "alice").await);
+        }
+        assert!(!admits(&node, "alice").await);
+        let state = |state, expires_at| RuleState { rule: "api|api_key#per-key".into(), state, expires_at };
+        store.put_rule_state(&who(), state(State::Shadow, None), None).await.expect("written");
+        let asked = async |admitted: bool| (admits(&node, "alice").await == admitted).then_some(());
+        until("the rule is in shadow", async || asked(true).await).await;
+        // The files may be broken by now: the switch works.
+        kept.setup.write("rules/rules.yaml", "domain: [");
+        store.put_rule_state(&who(), state(State::Enforce, None), None).await.expect("written");
+        until("the rule is enforced", async || asked(false).await).await;
+        let now = i64::try_from(tidegate_clock::Clock::real().wall_now_us()).expect("a time");
+        store
+            .put_rule_state(&who(), state(State::Disabled, Some(now + 3_000_000)), None)
+            .await
+            .expect("written");
+        until("the rule is off", async || asked(true).await).await;
+        until("and on again by itself", async || asked(false).await).await;
+    }
+}
+
+#[tokio::test]
+async fn decisions_go_on_without_the_database_and_so_does_a_restart() {
+    let kept = Kept::postgres();
+    let postgres = kept.postgres.as_ref().expect("PostgreSQL");
+    let (node, store) = (kept.setup.start(), kept.store().await);
+    store.put_quota(&who(), tier("alice", "pro"), None).await.expect("written");
+    has_limit(&node, &[("api_key", "alice")], Some(6)).await;
+    postgres.kill();
+    assert_eq!(limit(&node, &[("api_key", "alice")]).await, Some(6));
+    node.kill();
+    let node = kept.setup.start();
+    assert_eq!(limit(&node, &[("api_key", "alice")]).await, Some(6), "from what it knew last");
+    assert_eq!(node.http().await.get("/readyz").await.status, 200);
+    postgres.restart().expect("PostgreSQL again");
+    let store = kept.store().await;
+    store.put_quota(&who(), tier("alice", "free"), None).await.expect("written");
+    has_limit(&node, &[("api_key", "alice")], Some(3)).await;
+}
+
+#[tokio::test]
+async fn a_node_that_knows_no_quotas_yet_is_not_ready() {
+    let kept = Kept::postgres();
+    let postgres = kept.postgres.as_ref().expect("PostgreSQL");
+    postgres.kill();
+    let node = kept.setup.start();
+    let ready = node.http().await.get("/readyz").await;
+    assert_eq!((ready.status, ready.body.as_str()), (503, "quotas not loaded yet\n"));
+    assert_eq!(limit(&node, &[("api_key", "alice")]).await, Some(3), "whoever asks all the same is answered");
+    postgres.restart().expect("PostgreSQL again");
+    until("it is ready", async || (node.http().await.get("/readyz").await.status == 200).then_some(())).await;
+}
