@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tidegate_core::{Ask, Charge, Key, Limit, Micros, Outcome, Role, Verdict};
 
+use super::stats::DenialStats;
 use crate::{Answer, Mode, Take};
 
 /// For how long a denial is remembered at most.
@@ -29,6 +30,8 @@ struct Part {
     denials: HashMap<Key, Denial>,
     /// Which time it was that something of this part was forgotten last.
     forgotten: u64,
+    /// What happened here so far; what is there now is counted when somebody asks.
+    stats: DenialStats,
 }
 
 /// A moment among those at which denials were forgotten.
@@ -62,6 +65,19 @@ impl Denials {
         self.hits.load(Ordering::Relaxed)
     }
 
+    /// What happened so far, and how many are remembered.
+    pub(super) fn stats(&self) -> DenialStats {
+        let mut all = DenialStats::default();
+        for part in &self.parts {
+            let part = part.lock().unwrap_or_else(PoisonError::into_inner);
+            all.entries += part.denials.len() as u64;
+            all.lookups += part.stats.lookups;
+            all.expired += part.stats.expired;
+            all.overwritten += part.stats.overwritten;
+        }
+        all
+    }
+
     /// Now: whoever asks the store from here on hears of everything that was forgotten before.
     pub(super) fn moment(&self) -> Moment {
         Moment(self.forgotten.load(Ordering::SeqCst))
@@ -81,15 +97,16 @@ impl Denials {
             let cost = cost(take).filter(|_| take.role == Role::Enforce)?;
             self.find(take.key, take.limit, cost, now)
         };
-        let at = takes.iter().position(|take| denied(take).is_some())?;
+        let (at, verdict) = takes.iter().enumerate().find_map(|(at, take)| Some((at, denied(take)?)))?;
         let mut answers: Vec<Answer> = takes.iter().map(unasked).collect();
-        answers[at] = Answer { verdict: denied(&takes[at])?, mode: Mode::Remembered };
+        answers[at] = Answer { verdict, mode: Mode::Remembered };
         self.hits.fetch_add(1, Ordering::Relaxed);
         Some(answers)
     }
 
     fn find(&self, key: Key, limit: &Limit, cost: u64, now: Micros) -> Option<Verdict> {
-        let part = self.part(key);
+        let mut part = self.part(key);
+        part.stats.lookups += 1;
         let denial = part.denials.get(&key)?;
         let same = (denial.amount, denial.capacity) == (limit.amount(), limit.capacity());
         if !same || cost < denial.cost || now >= denial.until || now < denial.asked {
@@ -135,14 +152,19 @@ impl Denials {
         if part.forgotten > since.0 {
             return; // Perhaps this counter was reset after it had refused, and before that was heard.
         }
-        let denials = &mut part.denials;
+        let Part { denials, stats, .. } = &mut *part;
         if denials.len() >= PART_MAX && !denials.contains_key(&key) {
+            let before = denials.len();
             denials.retain(|_, other| other.until > denial.asked);
+            stats.expired += (before - denials.len()) as u64;
             if denials.len() >= PART_MAX {
                 return; // The store is asked, which is right too.
             }
         }
-        denials.insert(key, denial);
+        if let Some(other) = denials.insert(key, denial) {
+            let is_over = other.until <= denial.asked;
+            *(if is_over { &mut stats.expired } else { &mut stats.overwritten }) += 1;
+        }
     }
 
     /// Forgets what was refused by a counter, also what will only be heard of later.

@@ -39,7 +39,7 @@ use wires::{Call, Servers};
 pub use settings::{
     Address, CircuitSettings, Login, Password, RedisSettings, StoreClock, StoreTls, Topology, UrlError,
 };
-pub use stats::{CircuitState, CircuitStats, RedisStats, STORE_TIMES_US, ServerStats, Times};
+pub use stats::{CircuitState, CircuitStats, DenialStats, RedisStats, STORE_TIMES_US, ServerStats, Times};
 
 /// A store in Redis or Valkey: what the threads of a node share about it.
 pub struct RedisStore {
@@ -135,6 +135,7 @@ impl RedisStore {
     pub fn stats(&self) -> RedisStats {
         RedisStats {
             remembered_denials: self.denials.hits(),
+            denials: self.denials.stats(),
             disagreements: self.disagreements.load(Ordering::Relaxed),
             places_expired: self.places_expired.load(Ordering::Relaxed),
             in_flight: self.in_flight.load(Ordering::Relaxed),

@@ -20,6 +20,8 @@ pub struct RedisStats {
     pub refreshes: u64,
     /// Requests that were refused from memory, because the store had refused the same a moment before.
     pub remembered_denials: u64,
+    /// The same refusals as a cache.
+    pub denials: DenialStats,
     /// Answers of a script that this node would have answered otherwise. Never, or a script is wrong.
     pub disagreements: u64,
     /// Places that had expired, in units, and were forgotten by a call of this node.
@@ -42,6 +44,19 @@ impl RedisStats {
     pub fn connections_opened(&self) -> u64 {
         self.servers.iter().map(|server| server.opened).sum()
     }
+}
+
+/// Refusals that are remembered. What is given back is forgotten, and counted nowhere here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct DenialStats {
+    /// Those that are there, also if their time is over: they make room when others come.
+    pub entries: u64,
+    /// How often one was looked for.
+    pub lookups: u64,
+    /// Those that made room when their time was over.
+    pub expired: u64,
+    /// Those that were written over before that.
+    pub overwritten: u64,
 }
 
 /// One server.

@@ -166,7 +166,14 @@ pub fn reference_gauges(node: &Node) -> ReferenceGauges {
     ReferenceGauges {
         redis_pool: Some(pool(stats.connections(), stats.connections_opened())),
         redis_per_second_pool: second.map(|stats| pool(stats.connections(), stats.connections_opened())),
-        local_cache: local_cache
-            .then(|| LocalCacheGauges { hit_count: stats.remembered_denials, ..LocalCacheGauges::default() }),
+        local_cache: local_cache.then(|| LocalCacheGauges {
+            expired_count: stats.denials.expired,
+            entry_count: stats.denials.entries,
+            hit_count: stats.remembered_denials,
+            miss_count: stats.denials.lookups.saturating_sub(stats.remembered_denials),
+            lookup_count: stats.denials.lookups,
+            overwrite_count: stats.denials.overwritten,
+            ..LocalCacheGauges::default()
+        }),
     }
 }

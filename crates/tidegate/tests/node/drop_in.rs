@@ -129,6 +129,29 @@ async fn it_listens_at_a_socket_in_place_of_a_port() {
     assert!(none.err.contains("GRPC_UDS") && none.err.contains("a socket without a file"), "{}", none.err);
 }
 
+/// What is remembered of refusals, as its local cache tells it.
+#[tokio::test]
+async fn refusals_that_are_remembered_are_told_as_its_local_cache() {
+    let redis = redis();
+    let node = setup(&redis).variable("LOCAL_CACHE_SIZE_IN_BYTES", "1000000").start();
+    let of = async |name: &str| stats(&node).await.get(&format!("ratelimit.localcache.{name}")).copied();
+    for _ in 0..3 {
+        json(&node, "few").await;
+    }
+    assert_eq!(
+        [of("entryCount").await, of("lookupCount").await, of("missCount").await],
+        [Some(1), Some(3), Some(3)]
+    );
+    assert_eq!([of("evacuateCount").await, of("averageAccessTime").await], [Some(0), Some(0)]);
+    // Each further one is found, or was over and is written again: a machine may stand still in between.
+    for _ in 0..5 {
+        json(&node, "few").await;
+    }
+    let [hits, expired] = [of("hitCount").await, of("expiredCount").await].map(Option::unwrap_or_default);
+    assert_eq!((of("lookupCount").await, of("missCount").await), (Some(8), Some(8 - hits)));
+    assert_eq!((hits + expired, of("entryCount").await), (5, Some(1)), "{hits} found, {expired} over");
+}
+
 #[tokio::test]
 async fn modes_of_the_whole_node_are_honoured() {
     let redis = redis();
