@@ -660,3 +660,20 @@ fn random<const N: usize>() -> Result<[u8; N]> {
     filled.map_err(|_| Error::unavailable("the machine has no random numbers"))?;
     Ok(bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Servers move what they wait for between threads. That this compiles is all there is to see.
+    #[test]
+    fn what_is_waited_for_can_be_moved_between_threads() {
+        fn moves<T: Send>(_: impl FnOnce(&'static ControlStore, &'static Who) -> T) {}
+        moves(|store, _| store.quota("key"));
+        moves(|store, who| store.put_quotas(who, Vec::new()));
+        moves(|store, who| store.roll_back_rule(who, "rule", 1, None));
+        moves(|store, _| async { store.snapshot().await?.next().await });
+        moves(|store, _| store.verify(1, None));
+        moves(|store, _| async { store.wakeups().changed().await });
+    }
+}
