@@ -6,7 +6,8 @@ use tidegate_clock::Stopwatch;
 use tidegate_control::{ControlStore, Options, Override, Quota, RuleState, State, Tier, Unit, Who};
 use tidegate_testbed::{Postgres, PostgresOptions};
 
-use crate::support::{Descriptor, Node, Setup, asks, descriptor, until};
+use crate::support::messages::Descriptor;
+use crate::support::{Node, Setup, asks, descriptor, until};
 
 const RULES: &str = "\
 domain: api
@@ -97,7 +98,7 @@ async fn has_limit(node: &Node, entries: &[(&str, &str)], expected: Option<u32>)
 #[tokio::test]
 async fn a_quota_holds_on_every_node_while_they_run_and_after_a_restart() {
     for kept in Kept::both() {
-        let node = kept.setup.start();
+        let mut node = kept.setup.start();
         let store = kept.store().await;
         let alice = [("api_key", "alice")];
         assert_eq!(limit(&node, &alice).await, Some(3), "the rule's own");
@@ -208,7 +209,7 @@ async fn a_rule_is_put_in_another_state_wherever_it_was_written() {
 async fn decisions_go_on_without_the_database_and_so_does_a_restart() {
     let kept = Kept::postgres();
     let postgres = kept.postgres.as_ref().expect("PostgreSQL");
-    let (node, store) = (kept.setup.start(), kept.store().await);
+    let (mut node, store) = (kept.setup.start(), kept.store().await);
     store.put_quota(&who(), tier("alice", "pro"), None).await.expect("written");
     has_limit(&node, &[("api_key", "alice")], Some(6)).await;
     postgres.kill();
