@@ -44,7 +44,8 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
 pub(crate) fn check() -> Outcome {
     // The profile of the tests: what is shipped takes minutes to optimise, and whether it is static does not depend on that.
     let root = build(true)?;
-    answers_alone(&root)
+    answers_alone(&root)?;
+    stands_in(&root)
 }
 
 /// Builds the binary and the folder.
@@ -102,14 +103,16 @@ impl Drop for Running {
     }
 }
 
-/// Starts `/bin/tidegate` in the root and asks it for a decision.
-fn answers_alone(root: &Path) -> Outcome {
+fn failed(what: impl std::fmt::Display) -> Failure {
+    Failure::Failed(format!("the static binary does not run alone: {what}"))
+}
+
+/// Starts something in the root, and waits until it says where it serves HTTP.
+fn start(root: &Path, words: &[&str], variables: &[(&str, &str)]) -> Result<(Running, String), Failure> {
     let mut command = inside(root);
-    command.args(["/bin/tidegate", "run", "--rls-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"]);
-    command.stdin(Stdio::null()).stdout(Stdio::piped());
-    println!("$ tidegate run, in a root with nothing else");
-    let failed = |what: String| Failure::Failed(format!("the static binary does not run alone: {what}"));
-    let mut running = Running(command.spawn().map_err(|error| failed(error.to_string()))?);
+    command.args(words).envs(variables.iter().copied()).stdin(Stdio::null()).stdout(Stdio::piped());
+    println!("$ {}, in a root with nothing else", words.join(" "));
+    let mut running = Running(command.spawn().map_err(failed)?);
     let (told, lines) = channel();
     let said = running.0.stdout.take().map(BufReader::new);
     std::thread::spawn(move || {
@@ -117,21 +120,62 @@ fn answers_alone(root: &Path) -> Outcome {
             .flat_map(|said| said.lines().map_while(Result::ok))
             .try_for_each(|line| told.send(line))
     });
-    let address = loop {
-        let line = lines.recv_timeout(SOON).map_err(|_| failed("it does not say where it listens".into()))?;
-        if let Some((_, rest)) = line.split_once("http://") {
-            break rest.split_whitespace().next().unwrap_or_default().to_string();
+    loop {
+        let line = lines.recv_timeout(SOON).map_err(|_| failed("it does not say where it listens"))?;
+        let told = line.trim_start().strip_prefix("HTTP").and_then(|rest| rest.split_once("http://"));
+        if let Some((_, rest)) = told {
+            return Ok((running, rest.split_whitespace().next().unwrap_or_default().to_string()));
         }
-    };
+    }
+}
+
+/// Starts `/bin/tidegate` in the root and asks it for decisions.
+fn answers_alone(root: &Path) -> Outcome {
+    let words = ["/bin/tidegate", "run", "--rls-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"];
+    let (_running, address) = start(root, &words, &[])?;
     // The demo rules: five requests in any ten seconds, and a sixth that is refused.
     let mut statuses = Vec::new();
     for _ in 0..6 {
-        statuses.push(asked(&address).map_err(|error| failed(format!("no answer from {address}: {error}")))?);
+        let body = r#"{"clientId": "alice", "endpoint": "GET /"}"#;
+        statuses.push(asked(&address, "/v1/check?enforce", body)?.0);
     }
     if statuses != [200, 200, 200, 200, 200, 429] {
         return Err(failed(format!("six checks of a limit of five were answered with {statuses:?}")));
     }
     println!("it runs alone, as {USER}, and refused the sixth of six requests");
+    Ok(())
+}
+
+/// The only rule that is answered without a store.
+const RULES: &str = "domain: shop\ndescriptors:\n  - key: free\n    rate_limit: { unlimited: true }\n";
+
+/// Starts `/bin/ratelimit` in the root, by the variables of envoyproxy/ratelimit alone, and asks it a question.
+fn stands_in(root: &Path) -> Outcome {
+    let folder = root.join("rules");
+    let write = || {
+        std::fs::create_dir_all(folder.join("config"))?;
+        std::fs::write(folder.join("config").join("shop.yaml"), RULES)
+    };
+    write().map_err(|error| failed(format!("{}: {error}", folder.display())))?;
+    let variables = [
+        ("HOST", "127.0.0.1"),
+        ("PORT", "0"),
+        ("GRPC_HOST", "127.0.0.1"),
+        ("GRPC_PORT", "0"),
+        ("DEBUG_HOST", "127.0.0.1"),
+        ("DEBUG_PORT", "0"),
+        ("RUNTIME_ROOT", "/rules"),
+        ("USE_STATSD", "false"),
+    ];
+    let (_running, address) = start(root, &["/bin/ratelimit"], &variables)?;
+    let body = r#"{"domain":"shop","descriptors":[{"entries":[{"key":"free","value":"a"}]}]}"#;
+    let (status, answer) = asked(&address, "/json", body)?;
+    let is_told = answer.contains("4294967295"); // What is left of a limit that is none.
+    if status != 200 || !is_told {
+        return Err(failed(format!("/json was answered with {answer:?}")));
+    }
+    std::fs::remove_dir_all(&folder).map_err(|error| failed(format!("{}: {error}", folder.display())))?;
+    println!("it stands in for envoyproxy/ratelimit under that name, and answered over /json");
     Ok(())
 }
 
@@ -148,18 +192,18 @@ fn inside(root: &Path) -> Command {
     command
 }
 
-/// The status of one check.
-fn asked(address: &str) -> std::io::Result<u16> {
-    let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(SOON))?;
-    let body = r#"{"clientId": "alice", "endpoint": "GET /"}"#;
-    let length = body.len();
-    write!(
-        stream,
-        "POST /v1/check?enforce HTTP/1.0\r\nhost: node\r\ncontent-length: {length}\r\n\r\n{body}"
-    )?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
+/// The status of an answer, and all of it.
+fn asked(address: &str, path: &str, body: &str) -> Result<(u16, String), Failure> {
+    let ask = || -> std::io::Result<String> {
+        let mut stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(SOON))?;
+        let length = body.len();
+        write!(stream, "POST {path} HTTP/1.0\r\nhost: node\r\ncontent-length: {length}\r\n\r\n{body}")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    };
+    let answer = ask().map_err(|error| failed(format!("no answer from {address}: {error}")))?;
     let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
-    status.ok_or_else(|| std::io::Error::other(format!("{answer:?}")))
+    status.map(|status| (status, answer.clone())).ok_or_else(|| failed(format!("{answer:?}")))
 }
