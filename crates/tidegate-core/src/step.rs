@@ -123,7 +123,7 @@ fn charge_seen<L: Law>(
     if outcome == Outcome::Admitted {
         // At most the capacity, which is 32 bits wide.
         let seen = law.charge(state, seen, cost as u32);
-        return numbers(law, state, seen, Outcome::Admitted, cost, Applied::charged(cost));
+        return within(law, state, seen, Outcome::Admitted, cost, Applied::charged(cost));
     }
     let (seen, applied) = match charge {
         Charge::Always => force(law, state, seen, cost),
@@ -225,10 +225,21 @@ pub(crate) fn numbers<L: Law>(
     cost: u64,
     applied: Applied,
 ) -> Verdict {
-    let (capacity, used) = (u64::from(law.capacity()), law.used(seen));
-    let remaining = capacity.saturating_sub(used) as u32;
-    // Asked for only where nothing is left: whoever is well within a limit does not pay for it.
-    let debt = if remaining > 0 { 0 } else { used.saturating_sub(capacity).min(u64::from(u32::MAX)) as u32 };
+    let debt = law.used(seen).saturating_sub(law.capacity().into()).min(u32::MAX.into()) as u32;
+    Verdict { debt, ..within(law, state, seen, outcome, cost, applied) }
+}
+
+/// The same where the limit holds what is in use, as after a charge that fitted: nobody pays for a debt that cannot be.
+#[inline(always)]
+fn within<L: Law>(
+    law: &L,
+    state: &L::State<'_>,
+    seen: L::Seen,
+    outcome: Outcome,
+    cost: u64,
+    applied: Applied,
+) -> Verdict {
+    let remaining = u64::from(law.capacity()).saturating_sub(law.used(seen)) as u32;
     let reset_after = law.reset_after(state, seen);
     // Where no wait cures: the end of an aligned window, else a whole window.
     let without_retry = || law.window_end(seen).unwrap_or(Micros::new(law.window_us()));
@@ -248,7 +259,7 @@ pub(crate) fn numbers<L: Law>(
         outcome,
         limit: law.amount(),
         remaining,
-        debt,
+        debt: 0,
         reset_after,
         retry_after,
         reset,
