@@ -23,7 +23,8 @@ mod audit; // the trail: how a row is hashed, and how a chain of them is verifie
 mod store; // where it is kept
 mod last_good; // what a node knew last, for a start without the store
 mod follow; // how a node follows what is kept
-mod plane; // what is asked of the node
+pub mod plane; // what is asked of the process that this is part of
+pub mod api; // how it is asked for, over HTTP
 
 pub use audit::{AuditEntry, Broken, Chain, GENESIS, HASH_BYTES};
 pub use error::{Error, Result};
@@ -34,5 +35,4 @@ pub use model::{
     Quota, QuotaFilter, QuotaKey, Revision, RuleDocument, RuleState, RuleVersion, Scope, SnapshotPage, State,
     Stored, Tier, Token, Unit, Usage, Verification, Version, Who, Written,
 };
-pub use plane::{Judged, LimitInForce, Pending, Plane, PlaneError, RuleChange, RuleInForce, Used};
 pub use store::{ControlStore, Options, SCHEMA_VERSION, Snapshot, Wakeups};

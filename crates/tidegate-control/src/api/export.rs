@@ -1,0 +1,187 @@
+//! Everything as YAML: `/admin/v1/export`. Each rule is a document that could stand in a folder of rule files; tiers and quotas follow.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use super::Desk;
+use super::bulk::{Pen, streamed};
+use super::call::{Answer, Call};
+use super::problem::Problem;
+use super::quotas::{OverrideBody, QuotaBody};
+use super::shapes::Kept;
+use crate::error::Error;
+use crate::model::{Limits, QuotaFilter};
+
+pub(super) async fn export(desk: Arc<Desk>, call: Call) -> Answer {
+    let (rules, quotas) = match call.query().get("of") {
+        None => (true, true),
+        Some("rules") => (true, false),
+        Some("quotas") => (false, true),
+        Some(_) => return Err(Problem::bad_request("of", "is `rules` or `quotas`, or left out for both")),
+    };
+    // So that a database that is away is told as such.
+    desk.store.revision().await?;
+    Ok(streamed("application/yaml", move |to| async move {
+        if rules {
+            write_rules(&desk, &to).await?;
+        }
+        if quotas {
+            write_tiers(&desk, &to).await?;
+            write_quotas(&desk, &to).await?;
+        }
+        Ok(())
+    }))
+}
+
+async fn write_rules(desk: &Desk, to: &Pen) -> Result<(), Error> {
+    let mut after = None;
+    loop {
+        let page = desk.store.rules(after.as_deref(), Limits::PAGE).await?;
+        for rule in page.items {
+            let document = Kept::from_store(&rule.document).rules;
+            to.send(format!("--- # rule {}, version {}\n{}", rule.id, rule.version, yaml(&document))).await?;
+        }
+        match page.next {
+            Some(next) => after = Some(next),
+            None => return Ok(()),
+        }
+    }
+}
+
+async fn write_tiers(desk: &Desk, to: &Pen) -> Result<(), Error> {
+    let (mut after, mut is_first) = (None, true);
+    loop {
+        let page = desk.store.tiers(after.as_deref(), Limits::PAGE).await?;
+        for tier in page.items {
+            let overrides: Vec<OverrideBody> =
+                tier.value.overrides.into_iter().map(OverrideBody::of).collect();
+            let item = json!([{ "name": tier.value.name, "overrides": overrides }]);
+            let head = if std::mem::take(&mut is_first) { "---\ntiers:\n" } else { "" };
+            to.send(format!("{head}{}", yaml(&item))).await?;
+        }
+        match page.next {
+            Some(next) => after = Some(next),
+            None => return Ok(()),
+        }
+    }
+}
+
+async fn write_quotas(desk: &Desk, to: &Pen) -> Result<(), Error> {
+    let (mut after, mut is_first) = (None, true);
+    loop {
+        let page = desk.store.quotas(&QuotaFilter::default(), after.as_deref(), Limits::PAGE).await?;
+        let mut text = String::new();
+        for key in page.items {
+            if std::mem::take(&mut is_first) {
+                text.push_str("---\nquotas:\n");
+            }
+            let mut item = json!(QuotaBody::of(key.value));
+            item.as_object_mut().into_iter().for_each(leave_out_nothings);
+            text.push_str(&yaml(&json!([item])));
+        }
+        to.send(text).await?;
+        match page.next {
+            Some(next) => after = Some(next),
+            None => return Ok(()),
+        }
+    }
+}
+
+fn leave_out_nothings(item: &mut Map<String, Value>) {
+    item.retain(|_, value| !value.is_null() && *value != false && *value != json!([]));
+}
+
+/// As YAML. Texts are written as in JSON, which YAML reads alike.
+fn yaml(value: &Value) -> String {
+    let mut text = String::new();
+    block(&mut text, value, 0);
+    text
+}
+
+fn block(to: &mut String, value: &Value, indent: usize) {
+    match value {
+        Value::Object(map) => {
+            for (name, value) in map {
+                let _ = write!(to, "{:indent$}{}:", "", key(name));
+                below(to, value, indent + 2);
+            }
+        }
+        Value::Array(list) => {
+            for value in list {
+                let mut inner = String::new();
+                block(&mut inner, value, indent + 2);
+                let inner = inner.trim_start();
+                let _ = match value {
+                    Value::Object(map) if !map.is_empty() => write!(to, "{:indent$}- {inner}", ""),
+                    _ => writeln!(to, "{:indent$}- {}", "", flow(value)),
+                };
+            }
+        }
+        other => {
+            let _ = writeln!(to, "{:indent$}{}", "", flow(other));
+        }
+    }
+}
+
+fn below(to: &mut String, value: &Value, indent: usize) {
+    let is_empty = match value {
+        Value::Object(map) => map.is_empty(),
+        Value::Array(list) => list.is_empty(),
+        _ => true,
+    };
+    if is_empty {
+        let _ = writeln!(to, " {}", flow(value));
+    } else {
+        to.push('\n');
+        block(to, value, indent);
+    }
+}
+
+/// On one line, with nothing in it that YAML wants to have escaped.
+fn flow(value: &Value) -> String {
+    let mut text = String::new();
+    for letter in value.to_string().chars() {
+        match letter {
+            '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}' => {
+                let _ = write!(text, "\\u{:04x}", u32::from(letter));
+            }
+            other => text.push(other),
+        }
+    }
+    text
+}
+
+fn key(name: &str) -> String {
+    let is_plain = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    let is_word = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"].contains(&name);
+    if is_plain && !is_word { name.into() } else { flow(&Value::String(name.into())) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_are_written_as_people_would() {
+        let value = json!({ "domain": "api", "descriptors": [
+            { "key": "a", "tiers": { "pro": [{ "limit": "1/1s" }], "Gold 1": {} }, "list": [1, [2, 3], []], "on": "x\u{85}\"y" },
+        ] });
+        let expected = "\
+descriptors:
+  - key: \"a\"
+    list:
+      - 1
+      - [2,3]
+      - []
+    \"on\": \"x\\u0085\\\"y\"
+    tiers:
+      \"Gold 1\": {}
+      pro:
+        - limit: \"1/1s\"
+domain: \"api\"
+";
+        assert_eq!(yaml(&value), expected);
+    }
+}

@@ -1,0 +1,123 @@
+//! What was done: `/admin/v1/audit`.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::Desk;
+use super::auth::hex;
+use super::call::{Answer, Call, PageOf, Query, cursor, ok};
+use super::problem::Problem;
+use super::when::When;
+use crate::audit::AuditEntry;
+use crate::model::{AuditFilter, AuditOrder, Kind, Verification};
+
+/// One row of the audit trail.
+#[derive(Serialize, ToSchema)]
+#[schema(as = AuditEntry)]
+pub(super) struct Entry {
+    /// 1, 2, …: the revision that it made.
+    seq: u64,
+    at: When,
+    /// The name of the token, or of whoever else did it.
+    actor: String,
+    /// The address, and the id of the token.
+    origin: String,
+    action: String,
+    kind: String,
+    subject: String,
+    /// What was there.
+    #[schema(value_type = Option<Object>)]
+    before: Option<Value>,
+    /// What is there now.
+    #[schema(value_type = Option<Object>)]
+    after: Option<Value>,
+    /// The hash of the row before, in hexadecimal digits.
+    prev_hash: String,
+    /// The hash of all of this.
+    hash: String,
+}
+
+impl Entry {
+    fn of(entry: AuditEntry) -> Self {
+        let value = |text: Option<String>| {
+            text.map(|text| serde_json::from_str(&text).unwrap_or(Value::String(text)))
+        };
+        Self {
+            seq: entry.seq,
+            at: When(entry.at),
+            actor: entry.actor,
+            origin: entry.origin,
+            action: entry.action,
+            kind: entry.kind,
+            subject: entry.subject,
+            before: value(entry.before),
+            after: value(entry.after),
+            prev_hash: hex(&entry.prev_hash),
+            hash: hex(&entry.hash),
+        }
+    }
+}
+
+/// What looking over the audit trail found.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Verified {
+    /// Is every row as it was written, and none missing?
+    intact: bool,
+    /// So many rows are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rows: Option<u64>,
+    /// The last of them, or the first that does not fit.
+    seq: u64,
+    /// The hash of the last row; kept elsewhere, it shows later that nobody wrote the whole trail anew.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hash: Option<String>,
+    /// What is wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<String>,
+}
+
+pub(super) async fn list(desk: Arc<Desk>, call: Call) -> Answer {
+    let query = call.query();
+    let time = |name: &str| {
+        let read = query.get(name).map(When::read).transpose();
+        read.map(|at| at.map(|When(us)| us)).map_err(|why| Problem::bad_request(name, why))
+    };
+    let kind = query.get("kind").map(str::parse::<Kind>).transpose();
+    let text = |name: &str| query.get(name).map(str::to_owned);
+    let filter = AuditFilter {
+        since: time("since")?,
+        until: time("until")?,
+        actor: text("actor"),
+        kind: kind.map_err(|why| Problem::bad_request("kind", why))?,
+        subject: text("subject"),
+        ..AuditFilter::default()
+    };
+    let order = match query.get("order") {
+        None | Some("newest") => AuditOrder::NewestFirst,
+        Some("oldest") => AuditOrder::OldestFirst,
+        Some(_) => return Err(Problem::bad_request("order", "is `newest` or `oldest`")),
+    };
+    let page = desk.store.audit(&filter, order, after(query)?, query.limit()?).await?;
+    let items: Vec<Entry> = page.items.into_iter().map(Entry::of).collect();
+    ok(&PageOf { items, next: cursor(page.next) })
+}
+
+fn after(query: &Query) -> Result<Option<u64>, Problem> {
+    let read = query.cursor()?.map(|said| said.parse::<u64>()).transpose();
+    read.map_err(|_| Problem::bad_request("cursor", "was not made by this call"))
+}
+
+pub(super) async fn verify(desk: Arc<Desk>, call: Call) -> Answer {
+    let (from, to) = (call.query().number("from")?, call.query().number("to")?);
+    ok(&match desk.store.verify(from.unwrap_or(1), to).await? {
+        Verification::Intact { rows, last } => {
+            Verified { intact: true, rows: Some(rows), seq: last.seq, hash: Some(hex(&last.hash)), why: None }
+        }
+        Verification::Broken(broken) => {
+            Verified { intact: false, rows: None, seq: broken.seq, hash: None, why: Some(broken.why) }
+        }
+    })
+}
