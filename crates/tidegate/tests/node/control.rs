@@ -236,3 +236,118 @@ async fn a_node_that_knows_no_quotas_yet_is_not_ready() {
     postgres.restart().expect("PostgreSQL again");
     until("it is ready", async || (node.http().await.get("/readyz").await.status == 200).then_some(())).await;
 }
+
+/// Somebody at the API of a node.
+struct Admin<'n> {
+    node: &'n Node,
+    token: String,
+}
+
+impl<'n> Admin<'n> {
+    /// With the token that the node printed when it first started.
+    async fn of(node: &'n Node) -> Self {
+        let token = until("a first token", async || {
+            node.log().split_whitespace().find(|word| word.starts_with("tg_")).map(String::from)
+        });
+        Self { node, token: token.await }
+    }
+
+    async fn call(&self, method: &str, path: &str, body: &str) -> crate::support::http::Reply {
+        let bearer = format!("Bearer {}", self.token);
+        let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
+        let address = self.node.admin.expect("an API");
+        // The API is there as soon as the database is.
+        until("an answer", async || {
+            let reply =
+                crate::support::Http::connect(address).await.request(method, path, &headers, body).await;
+            (reply.status != 503).then_some(reply)
+        })
+        .await
+    }
+}
+
+#[tokio::test]
+async fn what_the_api_is_told_holds_for_the_next_request() {
+    for kept in Kept::both() {
+        let node = kept.setup.start();
+        let admin = Admin::of(&node).await;
+        let quota = r#"{"tier": "pro", "overrides": [
+            {"descriptor": "endpoint:POST /orders", "requests_per_unit": 500, "unit": "minute"}]}"#;
+        let put = admin.call("PUT", "/admin/v1/quotas/abc123", quota).await;
+        assert_eq!(put.status, 200, "{}", put.body);
+        let told = put.json();
+        assert_eq!((&told["api_key"], &told["tier"]), (&"abc123".into(), &"pro".into()), "{told}");
+        assert_eq!(
+            told["quotas"]["default"],
+            serde_json::json!({"requests_per_unit": 6, "unit": "hour"}),
+            "{told}"
+        );
+        has_limit(&node, &[("api_key", "abc123")], Some(6)).await;
+
+        for _ in 0..2 {
+            assert!(admits(&node, "abc123").await);
+        }
+        let usage = admin.call("GET", "/admin/v1/usage/abc123", "").await.json();
+        let default = &usage["usage"]["default"];
+        assert_eq!(
+            (&default["used"], &default["limit"], &default["remaining"]),
+            (&2.into(), &6.into(), &4.into()),
+            "{usage}"
+        );
+        assert_eq!(usage["usage"]["endpoint:POST /orders"]["limit"], 500, "{usage}");
+        let reset = admin.call("DELETE", "/admin/v1/usage/abc123", "").await;
+        assert!(reset.status < 300, "{}", reset.body);
+        let usage = admin.call("GET", "/admin/v1/usage/abc123", "").await.json();
+        assert_eq!(usage["usage"]["default"]["used"], 0, "{usage}");
+
+        let rule = r#"{"endpoint": "/api/search", "clientTier": "pro", "maxRequests": 4, "windowSeconds": 3600,
+            "algorithm": "sliding_window_counter"}"#;
+        let search = [("api_key", "abc123"), ("endpoint", "/api/search")];
+        let dry = admin.call("PUT", "/api/admin/rate-limit-rules/search-pro?dry_run", rule).await;
+        assert_eq!(dry.status, 200, "{}", dry.body);
+        assert_eq!(limit(&node, &search).await, Some(6), "a dry run changes nothing");
+        let put = admin.call("PUT", "/api/admin/rate-limit-rules/search-pro", rule).await;
+        assert!(put.status < 300, "{}", put.body);
+        has_limit(&node, &search, Some(4)).await;
+        let state = r#"{"state": "disabled"}"#;
+        let put = admin.call("PUT", "/admin/v1/rules/search-pro/state", state).await;
+        assert!(put.status < 300, "{}", put.body);
+        has_limit(&node, &search, Some(6)).await;
+        let put = admin.call("DELETE", "/admin/v1/rules/search-pro/state", "").await;
+        assert!(put.status < 300, "{}", put.body);
+        has_limit(&node, &search, Some(4)).await;
+        let gone = admin.call("DELETE", "/admin/v1/rules/search-pro", "").await;
+        assert!(gone.status < 300, "{}", gone.body);
+        has_limit(&node, &search, Some(6)).await;
+
+        let of_file = admin.call("PUT", "/admin/v1/rules/api%7Capi_key%23per-key", rule).await;
+        assert_eq!(of_file.status, 409, "{}", of_file.body);
+        let verified = admin.call("GET", "/admin/v1/audit/verify", "").await;
+        assert_eq!(verified.status, 200, "{}", verified.body);
+        let nobody = Admin { node: &node, token: "tg_nobody".into() };
+        assert_eq!(nobody.call("GET", "/admin/v1/quotas/abc123", "").await.status, 401);
+    }
+}
+
+#[tokio::test]
+async fn one_process_is_asked_by_people_and_two_by_envoy() {
+    let kept = Kept::postgres();
+    let control = kept.setup.start();
+    let url = kept.postgres.as_ref().expect("PostgreSQL").url("postgres");
+    let nodes = ["one", "two"].map(|_| {
+        Setup::new(RULES)
+            .set("control-enabled", "true")
+            .set("node-role", "decide")
+            .set("control-database", &url)
+            .start()
+    });
+    let admin = Admin::of(&control).await;
+    let put = admin.call("PUT", "/admin/v1/quotas/alice", r#"{"tier": "pro"}"#).await;
+    assert_eq!(put.status, 200, "{}", put.body);
+    for node in &nodes {
+        let took = has_limit(node, &[("api_key", "alice")], Some(6)).await;
+        // A second is promised; the machine of a test may stand still for as long.
+        assert!(took < Duration::from_secs(3), "{took:?}");
+        assert!(node.log().lines().all(|line| !line.contains("tg_")), "only whoever has the API has a token");
+    }
+}

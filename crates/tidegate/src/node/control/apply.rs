@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};
 
+use tidegate_control::api::rule_file;
 use tidegate_control::{Override, Quota, Revision, RuleState, Sink, State, Tier, Unit};
 use tidegate_core::{
     Grant, Micros, Override as CoreOverride, Quota as CoreQuota, QuotaMore, QuotaUnit, Quotas,
@@ -46,7 +47,7 @@ impl Sink for Apply {
 
     fn rules(&self, rules: &BTreeMap<String, String>) {
         let Some(node) = self.node.upgrade() else { return };
-        let texts = rules.iter().map(|(id, document)| (format!("{API}{id}"), Arc::from(document.as_str())));
+        let texts = rules.iter().map(|(id, document)| (format!("{API}{id}"), Arc::from(rule_file(document))));
         let loaded = node.rules.replace_added(texts.collect());
         self.status.rules_refused(!loaded.is_valid());
         rules::tell(&node, &loaded);

@@ -17,6 +17,8 @@ use axum::body::Body;
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 use tidegate_config::{ControlSettings, ListenAt, ListenerSettings, Settings};
+use tidegate_control::api::auth::bootstrap;
+use tidegate_control::api::{self, Api, ApiOptions};
 use tidegate_control::{ControlStore, Error, Follow, LastGood, Options};
 use tidegate_core::Quotas;
 use tidegate_server::rls::Beside;
@@ -200,8 +202,20 @@ impl Work {
             }
         };
         if let Some(plane) = plane {
-            // API-HERE
-            let _ = (plane, &clock, &served);
+            match bootstrap(&store).await {
+                Ok(Some(token)) => anstream::eprintln!(
+                    "The first token of the control plane (scope admin). It is shown this once:\n\n  {}\n",
+                    token.reveal()
+                ),
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::error!(%error, "the first token of the control plane could not be made")
+                }
+            }
+            match Api::new(store.clone(), plane, clock, ApiOptions::default()) {
+                Ok(api) => served.store(Some(Arc::new(api.router()))),
+                Err(error) => tracing::error!(%error, "the control plane's API does not start"),
+            }
         }
         self.follow.run(&store).await;
     }
@@ -223,8 +237,10 @@ impl Serve for Serving {
         let router = self.served.load_full();
         async move {
             let Some(router) = router else { return unavailable() };
-            let request = request.map(Body::new);
-            let _ = request.extensions().get::<Peer>();
+            let mut request = request.map(Body::new);
+            if let Some(Peer(peer)) = request.extensions().get::<Peer>().copied() {
+                request.extensions_mut().insert(api::Peer(peer.ip()));
+            }
             let answered: Result<_, Infallible> = Router::clone(&router).call(request).await;
             answered.unwrap_or_else(|never| match never {})
         }

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, HashSet};
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
 
-use tidegate_control::{
-    Judged, LimitInForce, Pending, Plane, PlaneError, Quota, RuleChange, RuleInForce, Used,
+use tidegate_control::Quota;
+use tidegate_control::plane::{
+    Judged, LimitInForce, Pending, Plane, PlaneError, RuleChange, RuleInForce, Used,
 };
 use tidegate_core::{
     Book, Callers, Descriptor, Domain, Entry, Fate, Found, Limit, Micros, Plan, Query, Quotas, Rule,
