@@ -202,7 +202,8 @@ pub(super) static OF_PER_SECOND_POOL: [ReferenceMetric; OF_POOL_LEN] = [
 /// In the order of [`super::LocalCacheGauges::values`].
 #[rustfmt::skip]
 pub(super) static OF_LOCAL_CACHE: [ReferenceMetric; OF_LOCAL_CACHE_LEN] = [
-    gauge("ratelimit.localcache.evacuateCount", "ratelimit_localcache_evacuateCount", "always 0: memory that is full takes no more refusals, and none has to leave"),
+    gauge("ratelimit.localcache.evacuateCount", "ratelimit_localcache_evacuateCount",
+        "always 0: memory that is full takes no more refusals, and none has to leave"),
     gauge("ratelimit.localcache.expiredCount", "ratelimit_localcache_expiredCount", "refusals that made room because their time was over"),
     gauge("ratelimit.localcache.entryCount", "ratelimit_localcache_entryCount", "refusals in memory, also those whose time is over"),
     gauge("ratelimit.localcache.averageAccessTime", "ratelimit_localcache_averageAccessTime",
@@ -210,7 +211,8 @@ pub(super) static OF_LOCAL_CACHE: [ReferenceMetric; OF_LOCAL_CACHE_LEN] = [
     gauge("ratelimit.localcache.hitCount", "ratelimit_localcache_hitCount", "lookups that found one"),
     gauge("ratelimit.localcache.missCount", "ratelimit_localcache_missCount", "lookups that found none"),
     gauge("ratelimit.localcache.lookupCount", "ratelimit_localcache_lookupCount", "lookups"),
-    gauge("ratelimit.localcache.overwriteCount", "ratelimit_localcache_overwriteCount", "refusals that were written over before their time was over"),
+    gauge("ratelimit.localcache.overwriteCount", "ratelimit_localcache_overwriteCount",
+        "refusals that were written over before their time was over"),
 ];
 
 const fn counter(
