@@ -1,4 +1,5 @@
-//! The OpenAPI document in the repository is the one that the API serves. `TIDEGATE_BLESS=1 cargo test -p tidegate-control` writes it again.
+//! The OpenAPI document in the repository is the one that the API serves. `TIDEGATE_BLESS=1 cargo test -p tidegate-control` writes it
+//! again.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! Who may do what: bearer tokens, `tg_<prefix>_<secret>`. The database has a keyed hash of each; the text is shown once, to whoever made it.
+//! Who may do what: bearer tokens, `tg_<prefix>_<secret>`. The database has a keyed hash of each; the text is shown once, to whoever
+//! made it.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -188,13 +189,13 @@ impl Doorman {
             let detail = "send `Authorization: Bearer tg_…`; `tidegate token create` makes one";
             return Err(Problem::unauthorized(detail, "Bearer realm=\"tidegate\""));
         };
-        let key = self.key().await?;
+        let key = self.key().await.map_err(unseen)?;
         let hash = hash(key, text);
         if let Some(caller) = self.remembered(&hash) {
             return Ok(caller);
         }
         self.may_try(peer)?;
-        match self.check(key, text).await? {
+        match self.check(key, text).await.map_err(unseen)? {
             Ok(token) => Ok(self.remember(hash, token)),
             Err(detail) => {
                 self.failed(peer);
@@ -282,6 +283,11 @@ impl Doorman {
         let now = Micros::new(self.clock.now_us());
         locked(&self.tries).failed(place(peer), now);
     }
+}
+
+/// Who has shown nothing yet is not told how the database is doing.
+fn unseen(_: Error) -> Problem {
+    Problem::unavailable("tokens cannot be looked at now")
 }
 
 /// Failed tries, judged by the law that everybody else is.

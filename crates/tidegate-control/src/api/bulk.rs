@@ -35,7 +35,8 @@ const CHUNK: usize = 500;
 /// What is wrong is told so often.
 const ERRORS_MAX: usize = 100;
 
-/// The columns of CSV: those of the table of overrides, and those of a key's record. A key has a line for each override, one after the other.
+/// The columns of CSV: those of the table of overrides, and those of a key's record. A key has a line for each override, one after the
+/// other.
 const COLUMNS: [&str; 11] = [
     "api_key",
     "tier",

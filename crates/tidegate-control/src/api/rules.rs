@@ -372,8 +372,8 @@ fn refuse_written_elsewhere(desk: &Desk, id: &str) -> Result<(), Problem> {
     Err(Problem::written_elsewhere(why, origins))
 }
 
-/// What would come of all rules by API with this one as it is to be, and the ids of the rules that it would add. Errors are told as those of
-/// files are.
+/// What would come of all rules by API with this one as it is to be, and the ids of the rules that it would add. Errors are told as those
+/// of files are.
 async fn judge(desk: &Arc<Desk>, id: &str, text: Option<&str>) -> Result<(Judged, Vec<String>), Problem> {
     let mut all: Vec<(String, String)> = Vec::new();
     let mut after = None;
@@ -393,8 +393,8 @@ async fn judge(desk: &Arc<Desk>, id: &str, text: Option<&str>) -> Result<(Judged
         ));
     }
     let own = text.map(|text| (id.to_owned(), rule_file(text)));
-    // It compiles all rules there are: not on the thread that answers. Once more without the rule, which shows what is the rule's: what others
-    // have written may not be in force yet.
+    // It compiles all rules there are: not on the thread that answers. Once more without the rule, which shows what is the rule's: what
+    // others have written may not be in force yet.
     let plane = Arc::clone(&desk.plane);
     let judged = tokio::task::spawn_blocking(move || {
         let Some(own) = own else { return (plane.judge(all), Vec::new()) };

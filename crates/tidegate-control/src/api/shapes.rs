@@ -1,5 +1,5 @@
-//! The forms in which rules are written by API: a document like a rule file, and three shorter ones. Whatever the form, what is in force is a
-//! document in the form of a rule file, and what is told is the form that was sent.
+//! The forms in which rules are written by API: a document like a rule file, and three shorter ones. Whatever the form, what is in force is
+//! a document in the form of a rule file, and what is told is the form that was sent.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -164,8 +164,8 @@ fn other_id(field: &str) -> Problem {
     Problem::invalid(field, "is not the one that the path names")
 }
 
-/// Limits without a name are called like the rule, so that no limit of a file is in their way. Several in one list are told apart by what they
-/// are, as in files.
+/// Limits without a name are called like the rule, so that no limit of a file is in their way. Several in one list are told apart by what
+/// they are, as in files.
 fn named(mut document: Value, id: &str) -> Value {
     fn limits(list: &mut Value, id: &str) {
         if let Some([Value::Object(only)]) = list.as_array_mut().map(Vec::as_mut_slice) {
@@ -376,7 +376,8 @@ mod tests {
     fn limits_without_a_name_are_called_like_the_rule() {
         let document = json!({ "domain": "api", "descriptors": [
             { "key": "a", "rate_limit": { "limit": "1/1s" }, "tiers": { "pro": { "requests_per_unit": 2 } } },
-            { "key": "b", "rate_limits": [{ "limit": "1/1s" }], "descriptors": [{ "key": "c", "rate_limit": { "limit": "1/1s", "name": "own" } }] },
+            { "key": "b", "rate_limits": [{ "limit": "1/1s" }], "descriptors": [
+                { "key": "c", "rate_limit": { "limit": "1/1s", "name": "own" } }] },
             { "key": "d", "rate_limits": [{ "limit": "1/1s" }, { "limit": "1/1m" }], "tiers": { "pro": [{ "limit": "9/1s" }] } },
         ] });
         let named = named(document, "search");

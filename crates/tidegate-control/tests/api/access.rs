@@ -22,7 +22,8 @@ async fn there(rig: &Rig) -> String {
     rig.store.put_quota(&alice(), quota(CANARY, "pro", vec![limit("default", 7)]), None).await.unwrap();
     let tier = Tier { name: "canary-tier".into(), overrides: vec![limit("default", 7)] };
     rig.store.put_tier(&alice(), tier, None).await.unwrap();
-    let document = json!({ "domain": "api_platform", "descriptors": [{ "key": "canary", "rate_limit": { "limit": "1/1s", "name": "canary-rule" } }] });
+    let document = json!({ "domain": "api_platform", "descriptors": [
+        { "key": "canary", "rate_limit": { "limit": "1/1s", "name": "canary-rule" } }] });
     rig.store.put_rule(&alice(), "canary-rule", document.to_string(), None).await.unwrap();
     let rule = "api_platform|api_key#per-key";
     let state = RuleState { rule: rule.into(), state: State::Shadow, expires_at: None };

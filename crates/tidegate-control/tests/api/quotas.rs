@@ -22,7 +22,8 @@ fn a_quota_is_written_read_and_forgotten() {
         assert_has(
             &put.json,
             &json!({
-                "api_key": "a/b cü", "tier": "platinum", "client_id": "client 1", "user_id": "user 1", "whitelisted": true, "domain": "shop",
+                "api_key": "a/b cü", "tier": "platinum",
+                "client_id": "client 1", "user_id": "user 1", "whitelisted": true, "domain": "shop",
                 "quotas": { "default": { "requests_per_unit": 7, "unit": "minute" }, "overrides": [
                     { "descriptor": "a:b|c:d:e", "requests_per_unit": 0, "unit": "month",
                       "effective_at": "2026-01-01T00:00:00.5Z", "expires_at": "2029-12-31T23:00:00Z" },
@@ -87,7 +88,8 @@ fn a_put_that_changes_nothing_writes_nothing() {
             (
                 "PUT /admin/v1/quotas/key",
                 json!({ "tier": "pro", "overrides": [
-                { "descriptor": "b:1", "requests_per_unit": 1, "unit": "day" }, { "descriptor": "a:1", "requests_per_unit": 2, "unit": "day" }] }),
+                { "descriptor": "b:1", "requests_per_unit": 1, "unit": "day" },
+                { "descriptor": "a:1", "requests_per_unit": 2, "unit": "day" }] }),
             ),
             (
                 "PUT /admin/v1/tiers/gold",

@@ -1,7 +1,7 @@
 //! An API over a store, the process that it asks, and somebody who calls it.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
@@ -11,7 +11,7 @@ use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tidegate_clock::{Clock, ManualClock};
 use tidegate_control::api::auth::{self, Wish};
-use tidegate_control::api::{Api, ApiOptions, Peer};
+use tidegate_control::api::{Api, ApiOptions, Peer, routes};
 use tidegate_control::plane::{
     Judged, LimitInForce, Pending, Plane, PlaneError, RuleChange, RuleInForce, Used,
 };
@@ -122,6 +122,7 @@ impl Rig {
         assert!(parts.headers.get("access-control-allow-origin").is_none());
         let json = serde_json::from_str(&text).unwrap_or(Value::Null);
         assert_ne!(parts.status, StatusCode::INTERNAL_SERVER_ERROR, "{text}");
+        assert_documented(method, path, &parts, &json);
         Got { status: parts.status.as_u16(), headers: parts.headers, text, json }
     }
 
@@ -132,6 +133,44 @@ impl Rig {
 
 pub(crate) fn content_type(call: &str) -> &'static str {
     if call.contains(":import") { "application/x-ndjson" } else { "application/json" }
+}
+
+/// Whatever is answered is in the OpenAPI document: its status, its form, and what is in it.
+fn assert_documented(method: &str, path: &str, parts: &http::response::Parts, json: &Value) {
+    static DOCUMENT: LazyLock<Value> = LazyLock::new(tidegate_control::api::openapi);
+    let path = path.split('?').next().unwrap_or_default();
+    let fits = |template: &str| {
+        let (mut said, mut asked) = (template.split('/'), path.split('/'));
+        let is_same =
+            said.by_ref().zip(asked.by_ref()).all(|(said, asked)| said == asked || said.starts_with('{'));
+        is_same && template.split('/').count() == path.split('/').count()
+    };
+    let Some(route) = routes().iter().find(|route| route.method == method && fits(route.path)) else {
+        return;
+    };
+    let operation = &DOCUMENT["paths"][route.path][method.to_ascii_lowercase()];
+    let status = parts.status.as_str();
+    let response = operation["responses"].get(status);
+    let response =
+        response.unwrap_or_else(|| panic!("{method} {} does not say that it answers {status}", route.path));
+    let content_type = parts.headers.get("content-type").and_then(|value| value.to_str().ok());
+    let content_type = content_type.and_then(|said| said.split(';').next());
+    match (content_type, response.get("content")) {
+        (None, None) => {}
+        (Some(content_type), Some(content)) => {
+            let content = content.get(content_type);
+            let content =
+                content.unwrap_or_else(|| panic!("{method} {}: {content_type} is not said", route.path));
+            if let Some(schema) = content.get("schema") {
+                let mut schema = schema.clone();
+                schema["components"] = DOCUMENT["components"].clone();
+                let validator = jsonschema::validator_for(&schema).expect("a schema");
+                let wrong: Vec<String> = validator.iter_errors(json).map(|error| error.to_string()).collect();
+                assert!(wrong.is_empty(), "{method} {} {status}: {wrong:?}\n{json:#}", route.path);
+            }
+        }
+        (said, documented) => panic!("{method} {} {status}: {said:?} {documented:?}", route.path),
+    }
 }
 
 /// Is all that is expected there? More may be.
@@ -154,7 +193,8 @@ pub(crate) fn assert_has(got: &Value, expected: &Value) {
 
 type ResetAsked = (Option<String>, String, Option<String>);
 
-/// The process that an API asks: two domains, two rules of files, and what a test puts there. What its rules mean it knows as far as tests need.
+/// The process that an API asks: two domains, three rules of files, and what a test puts there. What rules mean it knows as far as tests
+/// need.
 pub(crate) struct Process {
     pub(crate) rules: Mutex<Vec<RuleInForce>>,
     pub(crate) used: Mutex<Vec<Used>>,

@@ -9,7 +9,8 @@ use crate::support::both;
 const OF_FILE: &str = "api_platform%7Capi_key%23per-key";
 
 fn document(limit: &str) -> Value {
-    json!({ "domain": "shop", "match": "path", "descriptors": [{ "key": "api_key", "rate_limit": { "limit": limit, "algorithm": "gcra" } }] })
+    json!({ "domain": "shop", "match": "path", "descriptors": [
+        { "key": "api_key", "rate_limit": { "limit": limit, "algorithm": "gcra" } }] })
 }
 
 #[test]
@@ -33,7 +34,8 @@ fn a_document_is_judged_and_kept_as_it_was_sent() {
         let wrong = rig.ask("PUT /admin/v1/rules/more", document("6/0s")).await.is(422);
         assert_has(
             &wrong.json,
-            &json!({ "field": "document", "detail": "a window of 0 s", "errors": [{ "code": "bad_window", "file": "api:more", "line": 1 }] }),
+            &json!({ "field": "document", "detail": "a window of 0 s", "errors": [
+                { "code": "bad_window", "file": "api:more", "line": 1 }] }),
         );
         rig.ask("PUT /admin/v1/rules/more?dry_run", document("6/0s")).await.is(422);
         rig.get("/admin/v1/rules/more").await.is(404);
@@ -113,7 +115,8 @@ fn rules_of_files_are_shown_and_say_where_they_are_written() {
         assert_has(
             &all.json["items"][0],
             &json!({
-                "id": "api_platform|api_key#per-key", "origin": "rules/api.yaml:4", "writable": false, "state": "enforce", "limit": "sliding_window 100/1m",
+                "id": "api_platform|api_key#per-key", "origin": "rules/api.yaml:4", "writable": false, "state": "enforce",
+                "limit": "sliding_window 100/1m",
             }),
         );
         let next = all.json["next"].as_str().unwrap();
@@ -169,6 +172,9 @@ fn the_kill_switch_acts_on_any_rule_in_force() {
         rig.ask(&format!("DELETE {path}"), Value::Null).await.is(204);
         rig.ask(&format!("DELETE {path}"), Value::Null).await.is(404);
         rig.ask("PUT /admin/v1/rules/nobody/state", json!({ "state": "shadow" })).await.is(404);
+        // One that was written a moment ago is not in force yet.
+        rig.ask("PUT /admin/v1/rules/fresh", document("1/1s")).await.is(200);
+        rig.ask("PUT /admin/v1/rules/fresh/state", json!({ "state": "disabled" })).await.is(200);
         // A rule by API is named by its own id: all that comes of it.
         let of_api = RuleInForce {
             id: "shop|api_key|endpoint#own".into(),

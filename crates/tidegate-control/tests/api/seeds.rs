@@ -67,7 +67,8 @@ fn rules() -> [(&'static str, &'static str, Value, Value); 6] {
         (
             "/api/admin/rate-limit-rules/search",
             "ruleId",
-            json!({ "endpoint": "/api/search", "clientTier": "free", "maxRequests": 100, "windowSeconds": 60, "algorithm": "sliding_window_counter" }),
+            json!({ "endpoint": "/api/search", "clientTier": "free", "maxRequests": 100, "windowSeconds": 60,
+                "algorithm": "sliding_window_counter" }),
             json!({ "domain": "api_platform", "descriptors": [{ "key": "api_key", "descriptors": [
                 { "key": "endpoint", "value": "/api/search", "tiers": { "free": [
                     { "limit": "100/60s", "algorithm": "sliding_window_counter", "name": "search" }] } }] }] }),
