@@ -411,12 +411,14 @@ codes! {
         bad: "", good: "",
     }
     PlainControl "plain-control" Error "a control plane that others reach without TLS" {
-        means: "Whoever reads a token on its way can change every limit. The API listens where other machines can reach it, and nothing encrypts.",
+        means: "Whoever reads a token on its way can change every limit. The API listens where other machines can reach it, and nothing \
+                encrypts.",
         fix: "Give it certificates, let it listen on this machine alone, or say by `control.allow_plain` that something else encrypts.",
         bad: "", good: "",
     }
     BadDatabase "bad-database" Error "a database that is not known" {
-        means: "The control plane keeps what it knows in PostgreSQL, which is named by a URL, or in a file of SQLite, which is named by nothing.",
+        means: "The control plane keeps what it knows in PostgreSQL, which is named by a URL, or in a file of SQLite, which is named by \
+                nothing.",
         fix: "Write `postgres://user@host:5432/name`, or leave it out.",
         bad: "", good: "",
     }

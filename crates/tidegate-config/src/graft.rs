@@ -1,5 +1,6 @@
-//! Rules that were written one by one, by the control plane, grafted onto the trees of rule files: descriptors with the same key and value become
-//! one, and what is said about them comes together. Two limits that cannot be told apart are refused, and nothing that a file says is changed.
+//! Rules that were written one by one, by the control plane, grafted onto the trees of rule files: descriptors with the same key and
+//! value become one, and what is said about them comes together. Two limits that cannot be told apart are refused, and nothing that a
+//! file says is changed.
 
 use tidegate_core::{DescriptorDraft, RuleDraft};
 

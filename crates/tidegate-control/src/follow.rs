@@ -1,5 +1,5 @@
-//! How a node follows what is kept: all of it once, then change by change, each entry by itself. It is never older than it was: what comes is
-//! applied in the order of revisions, and what cannot be read now is read later, while decisions go on with what there is.
+//! How a node follows what is kept: all of it once, then change by change, each entry by itself. It is never older than it was: what
+//! comes is applied in the order of revisions, and what cannot be read now is read later, while decisions go on with what there is.
 
 use std::collections::{BTreeMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};

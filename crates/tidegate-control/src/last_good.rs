@@ -1,5 +1,6 @@
-//! What a node knew last, in a file of its own: for a start while the database is away. Changes are added to it line by line, so that it is as
-//! new as the node was when it ended, however it ended; a new one is written whole when everything was read again, or much of it is old.
+//! What a node knew last, in a file of its own: for a start while the database is away. Changes are added to it line by line, so that it
+//! is as new as the node was when it ended, however it ended; a new one is written whole when everything was read again, or much of it is
+//! old.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};

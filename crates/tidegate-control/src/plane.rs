@@ -1,5 +1,5 @@
-//! What the control plane asks of the process that it is part of: which rules are in force, what counters hold. It does not know how decisions are
-//! made, and they do not know it.
+//! What the control plane asks of the process that it is part of: which rules are in force, what counters hold. It does not know how
+//! decisions are made, and they do not know it.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -43,11 +43,12 @@ pub trait Plane: Send + Sync + 'static {
     /// The tiers that rules in force name.
     fn tiers(&self) -> Vec<String>;
 
-    /// What would come of these rules by API, each an id and a document in the form of a rule file, in the place of all before. Puts nothing in
-    /// force.
+    /// What would come of these rules by API, each an id and a document in the form of a rule file, in the place of all before. Puts
+    /// nothing in force.
     fn judge(&self, rules: Vec<(String, String)>) -> Judged;
 
-    /// What holds for the caller of a quota where its own rule stands, as if the quota were stored: its override, its tier's limit, the rule's.
+    /// What holds for the caller of a quota where its own rule stands, as if the quota were stored: its override, its tier's limit, the
+    /// rule's.
     fn default_limit(&self, quota: &Quota) -> Option<LimitInForce>;
 
     /// What every counter of a caller holds, without charging: of each rule that is about the caller alone and whose values are known.

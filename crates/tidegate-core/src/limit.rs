@@ -328,9 +328,9 @@ impl Limit {
         smaller.map_or_else(|_| self.clone(), |smaller| Self { charge: self.charge, ..smaller })
     }
 
-    /// The limit that counts like this one, with a grant's numbers in the place of its own. A bucket's burst stays as many seconds of its rate, and
-    /// is the whole amount where it was that; places have no window and are never more than there may be; a calendar goes on by days, weeks and months. Numbers that the algorithm
-    /// cannot count are counted by the default one.
+    /// The limit that counts like this one, with a grant's numbers in the place of its own. A bucket's burst stays as many seconds of its
+    /// rate, and is the whole amount where it was that; places have no window and are never more than there may be; a calendar goes on by
+    /// days, weeks and months. Numbers that the algorithm cannot count are counted by the default one.
     pub fn granting(&self, grant: Grant) -> Result<Self, LimitError> {
         let (amount, window) = (u64::from(grant.amount), grant.unit.window());
         let granted = match &self.kind {

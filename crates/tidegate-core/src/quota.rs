@@ -1,8 +1,8 @@
-//! Quotas: what is kept about single callers beside the rules. A map of its own, which is changed entry by entry while requests are decided;
-//! the book holds rules only.
+//! Quotas: what is kept about single callers beside the rules. A map of its own, which is changed entry by entry while requests are
+//! decided; the book holds rules only.
 //!
-//! A request asks it once for each caller that it names, and it is asked by nothing else: a probe of a hash table under the lock of one of many
-//! shards, held for as long as it takes to count a reference.
+//! A request asks it once for each caller that it names, and it is asked by nothing else: a probe of a hash table under the lock of one
+//! of many shards, held for as long as it takes to count a reference.
 
 use std::hash::BuildHasher as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -116,8 +116,8 @@ impl Override {
     }
 }
 
-/// The address of an override, from its text: `default`, or `key:value` for each entry below the caller's, joined by `|` and split at the first
-/// colon. A `\` takes the meaning from the character behind it.
+/// The address of an override, from its text: `default`, or `key:value` for each entry below the caller's, joined by `|` and split at the
+/// first colon. A `\` takes the meaning from the character behind it.
 pub fn override_address(text: &str) -> Result<Below, AddressError> {
     if text == ADDRESS_OF_CALLER {
         return Ok(Box::new([]));

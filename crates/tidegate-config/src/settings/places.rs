@@ -440,16 +440,16 @@ static STORE_TLS: Place = Place {
 
 static CONTROL: Place = Place {
     name: "control",
-    doc: "The control plane: tiers, quotas of single callers and rules, kept in SQL and changed by an API: see docs/quotas.md. No decision ever \
-          waits for it.",
+    doc: "The control plane: tiers, quotas of single callers and rules, kept in SQL and changed by an API: see docs/quotas.md. No decision \
+          ever waits for it.",
     fields: &[
         Field::new("enabled", Kind::Flag, "Without it there are only the rules of files, and no API.").ours().default("true"),
         LISTEN.default("127.0.0.1:8082"),
         Field::new(
             "database",
             Kind::Text,
-            "Where it is kept: `postgres://user@host/name`, which a fleet of nodes shares. Without one, in SQLite: a file in `node.data`, for \
-             this node alone.",
+            "Where it is kept: `postgres://user@host/name`, which a fleet of nodes shares. Without one, in SQLite: a file in `node.data`, \
+             for this node alone.",
         )
         .ours(),
         Field::new("password_file", Kind::Text, "A file whose first line is the password for it. Read at the start.").ours(),

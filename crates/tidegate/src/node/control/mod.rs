@@ -1,5 +1,5 @@
-//! The control plane of a node: what is kept in SQL is followed and put in force, and the API that changes it is served. On a thread of its own:
-//! whatever happens here, decisions go on.
+//! The control plane of a node: what is kept in SQL is followed and put in force, and the API that changes it is served. On a thread of
+//! its own: whatever happens here, decisions go on.
 
 mod apply; // what is kept, put in force
 mod plane; // what the API asks of the node
