@@ -1,6 +1,6 @@
 //! The admin API: what people and their programs ask of the control plane, over HTTP.
 //!
-//! [`routes`] is the table of all calls. The router, the OpenAPI document and the test of who may do what are made from it.
+//! [`routes()`] is the table of all calls. The router, the OpenAPI document and the test of who may do what are made from it.
 
 mod problem; // what is answered when something cannot be done
 mod when; // instants in texts
