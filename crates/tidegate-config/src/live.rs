@@ -139,11 +139,19 @@ impl<T: Send + Sync + 'static> LiveRules<T> {
         self.load_with(texts, added, &mut last)
     }
 
-    /// The same for the texts that are grafted onto all others.
-    pub fn replace_added(&self, added: Vec<(String, Arc<str>)>) -> Loaded {
+    /// The same for the texts that are grafted onto all others; none if they are the ones before. Where there are no others yet, they wait
+    /// for those: alone they are not all rules.
+    pub fn replace_added(&self, added: Vec<(String, Arc<str>)>) -> Option<Loaded> {
         let mut last = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.added == added {
+            return None;
+        }
+        if !self.is_loaded() {
+            last.added = added;
+            return None;
+        }
         let texts = last.texts.clone();
-        self.load_with(texts, added, &mut last)
+        Some(self.load_with(texts, added, &mut last))
     }
 
     /// What would come of [`Self::replace_added`]: loads, and puts nothing in force.

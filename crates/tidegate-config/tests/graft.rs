@@ -32,6 +32,10 @@ fn live() -> Arc<LiveRules> {
     LiveRules::start(files(), Secret::new([7; 16])).unwrap_or_else(|loaded| panic!("{}", told(&loaded))).0
 }
 
+fn added(live: &LiveRules, those: &[(&str, &str)]) -> Loaded {
+    live.replace_added(texts(those)).expect("they are others than before")
+}
+
 fn told(loaded: &Loaded) -> String {
     let all = loaded.report.json(&loaded.sources);
     all.iter().map(|one| format!("{}: {}\n", one["code"], one["message"])).collect()
@@ -63,8 +67,7 @@ fn a_rule_is_grafted_where_it_belongs_and_taken_away_again() {
     let search = endpoint("search", "/search", r#""rate_limit": {"limit": "10/1m", "name": "NAME"}"#);
     let extra = endpoint("extra", "POST /orders", r#""rate_limit": {"limit": "3/1s", "name": "NAME"}"#);
     let free = endpoint("gold", "POST /orders", r#""tiers": {"gold": [{"limit": "7/1m", "name": "NAME"}]}"#);
-    let loaded =
-        live.replace_added(texts(&[("api:search", &search), ("api:extra", &extra), ("api:gold", &free)]));
+    let loaded = added(&live, &[("api:search", &search), ("api:extra", &extra), ("api:gold", &free)]);
     assert!(loaded.is_valid(), "{}", told(&loaded));
     let mut expected = before.clone();
     expected.extend(
@@ -81,7 +84,7 @@ fn a_rule_is_grafted_where_it_belongs_and_taken_away_again() {
     let search = in_force.rules().iter().find(|rule| rule.id.contains("search")).expect("grafted");
     assert_eq!(&*search.said.origin.file, "api:search");
     assert_eq!(search.said.limit.as_ref().map(tidegate_core::Limit::algorithm), Some(Algorithm::FixedWindow));
-    assert!(live.replace_added(Vec::new()).is_valid());
+    assert!(added(&live, &[]).is_valid());
     assert_eq!(rules(&live.in_force()), before);
 }
 
@@ -101,14 +104,14 @@ fn a_limit_of_a_file_is_not_replaced_and_its_place_is_told() {
         (r#""rate_limit": {"limit": "9/0m", "name": "x"}"#, "9/0m"),
     ] {
         let bad = endpoint("bad", "POST /orders", below);
-        let loaded = live.replace_added(texts(&[("api:bad", &bad)]));
+        let loaded = added(&live, &[("api:bad", &bad)]);
         assert!(!loaded.is_valid() && told(&loaded).contains(said), "{}", told(&loaded));
         assert!(!live.try_added(texts(&[("api:bad", &bad)])).is_valid());
         assert_eq!(rules(&live.in_force()), before, "what was in force stays");
         assert!(live.reload().is_valid(), "and what was refused is not loaded with the files");
     }
     let bad = r#"{"domain": "api", "match": "leaf", "descriptors": [{"key": "x", "rate_limit": {"limit": "1/1s"}}]}"#;
-    assert!(told(&live.replace_added(texts(&[("api:bad", bad)]))).contains("settings of the domain `api`"));
+    assert!(told(&added(&live, &[("api:bad", bad)])).contains("settings of the domain `api`"));
 }
 
 #[test]
@@ -116,7 +119,7 @@ fn two_that_are_added_cannot_be_the_same_limit() {
     let live = live();
     let one = endpoint("one", "/a", r#""rate_limit": {"limit": "9/1m"}"#);
     let two = endpoint("two", "/a", r#""rate_limit": {"limit": "8/1m"}"#);
-    let loaded = live.replace_added(texts(&[("api:one", &one), ("api:two", &two)]));
+    let loaded = added(&live, &[("api:one", &one), ("api:two", &two)]);
     assert!(told(&loaded).contains("is there already, from api:one:"), "{}", told(&loaded));
 }
 
@@ -125,7 +128,20 @@ fn a_domain_that_no_file_has_comes_to_be() {
     let live = live();
     let one = r#"{"domain": "shop", "match": "path", "descriptors": [{"key": "user", "rate_limit": {"limit": "5/1m"}}]}"#;
     let two = r#"{"domain": "shop", "descriptors": [{"key": "ip", "rate_limit": {"limit": "6/1m"}}]}"#;
-    let loaded = live.replace_added(texts(&[("api:one", one), ("api:two", two)]));
+    let loaded = added(&live, &[("api:one", one), ("api:two", two)]);
     assert!(loaded.is_valid(), "{}", told(&loaded));
     assert!(rules(&live.in_force()).contains(&"shop|ip#sliding_window/1m sliding_window 6/1m".to_owned()));
+}
+
+#[test]
+fn what_is_added_before_there_are_other_rules_waits_for_them() {
+    let one = endpoint("one", "/a", r#""rate_limit": {"limit": "9/1m", "name": "NAME"}"#);
+    let live = LiveRules::start_empty(RuleFiles::default(), Secret::new([7; 16]), |book, _| book);
+    for _ in 0..2 {
+        assert!(live.replace_added(texts(&[("api:one", &one)])).is_none());
+        assert!(!live.is_loaded(), "alone they are not all rules");
+    }
+    assert!(live.replace(texts(&[("xds:all", FILE)])).is_valid());
+    assert!(rules(&live.in_force()).contains(&"api|api_key|endpoint:/a#one fixed_window 9/1m".to_owned()));
+    assert!(live.replace_added(texts(&[("api:one", &one)])).is_none(), "nothing has changed");
 }

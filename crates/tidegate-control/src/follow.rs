@@ -218,7 +218,8 @@ impl<S: Sink> Follow<S> {
         if !rules.is_empty() {
             self.sink.rules(&self.rules);
         }
-        if !states.is_empty() {
+        // What a state is about may be a rule that has just come.
+        if !states.is_empty() || !rules.is_empty() {
             self.tell_states();
         }
         Ok(())

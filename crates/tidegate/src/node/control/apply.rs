@@ -48,9 +48,10 @@ impl Sink for Apply {
     fn rules(&self, rules: &BTreeMap<String, String>) {
         let Some(node) = self.node.upgrade() else { return };
         let texts = rules.iter().map(|(id, document)| (format!("{API}{id}"), Arc::from(rule_file(document))));
-        let loaded = node.rules.replace_added(texts.collect());
-        self.status.rules_refused(!loaded.is_valid());
-        rules::tell(&node, &loaded);
+        if let Some(loaded) = node.rules.replace_added(texts.collect()) {
+            self.status.rules_refused(!loaded.is_valid());
+            rules::tell(&node, &loaded);
+        }
     }
 
     fn states(&self, states: &[RuleState]) {
