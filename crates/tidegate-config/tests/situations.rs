@@ -69,6 +69,13 @@ const SITUATIONS: &[Situation] = &[
         resolved.refuse("xds.server", Code::BadXds, "`here` is no host and port");
         resolved.report.render(&resolved.sources, Style::Plain)
     }),
+    ("control", |folder| {
+        let file = folder.join("tidegate.yaml");
+        fs::write(&file, "control:\n  listen: 0.0.0.0:8082\n  database: mysql://here/quotas\n")
+            .expect("written");
+        let resolved = resolve(&Given { file: Some(file), ..Given::default() });
+        resolved.report.render(&resolved.sources, Style::Plain)
+    }),
     ("drop-in", |folder| {
         let variables = [("BACKEND_TYPE", "memcache"), ("PORT", "http"), ("REDIS_TYPE", "sentinel")];
         let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));

@@ -186,7 +186,8 @@ impl Doorman {
     ) -> std::result::Result<Caller, Problem> {
         let begun = Instant::now();
         let Some(text) = bearer(headers)? else {
-            let detail = "send `Authorization: Bearer tg_…`; the first one is printed at the first start of a node";
+            let detail =
+                "send `Authorization: Bearer tg_…`; the first one is printed at the first start of a node";
             return Err(Problem::unauthorized(detail, "Bearer realm=\"tidegate\""));
         };
         let key = self.key().await.map_err(unseen)?;
