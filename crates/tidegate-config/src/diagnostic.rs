@@ -80,7 +80,8 @@ impl Diagnostic {
     /// With what envoyproxy/ratelimit says of it, if it says something.
     #[must_use]
     pub(crate) fn theirs_if(mut self, text: Option<String>) -> Self {
-        self.reference = text.map(|mut text| {
+        self.reference = text.map(|text| {
+            let mut text = tame(&text);
             text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
             text.into()
         });
@@ -123,6 +124,18 @@ pub fn escaped(text: &str) -> String {
     })
 }
 
+/// A text of several lines, with nothing in it that a terminal obeys but their ends.
+pub(crate) fn tame(text: &str) -> String {
+    text.chars().fold(String::new(), |mut shown, letter| {
+        if letter == '\n' {
+            shown.push(letter)
+        } else {
+            push_escaped(&mut shown, letter)
+        }
+        shown
+    })
+}
+
 /// One character, or its escape if a terminal would obey it or hide it.
 pub(crate) fn push_escaped(out: &mut String, letter: char) {
     match letter {
@@ -149,6 +162,7 @@ mod tests {
     fn what_a_file_says_cannot_write_to_a_terminal() {
         assert_eq!(quoted("a\u{1b}[2J\u{202e}b\r\n"), "`a\\u{1b}[2J\\u{202e}b\\r\\n`");
         assert_eq!(escaped("a\u{1b}[2J\n"), "a\\u{1b}[2J\\n");
+        assert_eq!(tame("a\u{1b}[2J\n\u{202e}b\t"), "a\\u{1b}[2J\n\\u{202e}b\\t");
         assert_eq!(quoted("größe"), "`größe`");
         assert_eq!(quoted(&"x".repeat(1_000)).chars().count(), QUOTED_CHARS_MAX + 3);
     }

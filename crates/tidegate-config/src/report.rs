@@ -1,7 +1,7 @@
 //! All that was found, bounded.
 
 use crate::codes::{Code, Severity};
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, tame};
 
 /// How many errors are kept, and how many warnings. The rest is counted: a million messages help nobody.
 pub const KEPT_MAX: usize = 100;
@@ -66,7 +66,7 @@ impl Report {
     pub(crate) fn name_theirs(&mut self, name: impl Fn(u32) -> String) {
         for trouble in self.errors.diagnostics.iter_mut().chain(&mut self.warnings.diagnostics) {
             if let (Some(at), Some(text)) = (trouble.at, &mut trouble.reference) {
-                *text = format!("{}: {text}", name(at.source)).into();
+                *text = format!("{}: {text}", tame(&name(at.source))).into();
             }
         }
     }
