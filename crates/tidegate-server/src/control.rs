@@ -63,10 +63,8 @@ impl ControlStatus {
             false => "",
         };
         let loaded = if self.is_loaded() { "" } else { "nothing loaded yet, " };
-        format!(
-            "{loaded}{keys} keys with quotas, revision {}, in {}: {heard}{refused}",
-            self.revision(),
-            self.place
-        )
+        let with = if keys == 1 { "key with a quota" } else { "keys with quotas" };
+        let (revision, place) = (self.revision(), &self.place);
+        format!("{loaded}{keys} {with}, revision {revision}, in {place}: {heard}{refused}")
     }
 }

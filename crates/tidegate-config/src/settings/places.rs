@@ -471,7 +471,7 @@ static ROLES: &[Word] = &[
     Word::new("decide", "It decides. What the control plane keeps is followed, and changed by other nodes."),
     Word::new(
         "control",
-        "It has the control plane's API and no other entrance: nobody asks it for decisions.",
+        "It has the control plane's API. Its other listeners are open too, for health and metrics.",
     ),
 ];
 

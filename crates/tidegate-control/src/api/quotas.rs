@@ -13,6 +13,7 @@ use super::when::When;
 use crate::error::Error;
 use crate::model::{Limits, Override, Quota, QuotaFilter, QuotaKey, Unit, Version};
 use crate::plane::LimitInForce;
+use tidegate_core::override_address;
 
 /// Tiers that need not be written anywhere.
 const TIERS: [&str; 4] = ["free", "pro", "enterprise", "custom"];
@@ -188,10 +189,9 @@ pub(super) fn overrides(
     until: Option<When>,
 ) -> Result<Vec<Override>, Problem> {
     let kept = |(at, one): (usize, OverrideBody)| {
-        let is_entry = |entry: &str| entry.split_once(':').is_some_and(|(key, _)| !key.is_empty());
-        if one.descriptor != "default" && !one.descriptor.split('|').all(is_entry) {
-            let field = format!("overrides[{at}].descriptor");
-            return Err(Problem::invalid(field, "is neither `default` nor `key:value`, joined by `|`"));
+        // By the reader that decisions have: what it does not understand would be kept, and hold for nobody.
+        if let Err(why) = override_address(&one.descriptor) {
+            return Err(Problem::invalid(format!("overrides[{at}].descriptor"), why.to_string()));
         }
         Ok(Override {
             descriptor: one.descriptor,
@@ -308,8 +308,23 @@ pub(super) fn minds(desk: &Desk, caller: &Caller, quota: &Quota) -> bool {
     caller.minds(desk.domain(quota.domain.as_deref()).as_deref())
 }
 
-/// What somebody who is bound to a domain writes is about that domain.
+/// What somebody who is bound to a domain writes is about that domain; what anybody writes is about a domain that there is, or it would hold for
+/// nobody.
 pub(super) fn bind(desk: &Desk, caller: &Caller, quota: &mut Quota) -> Result<(), Problem> {
+    bind_to_tenant(desk, caller, quota)?;
+    match desk.domain(quota.domain.as_deref()) {
+        None => Err(Problem::invalid(
+            "domain",
+            "there are several domains, and none of them is the default: name one",
+        )),
+        Some(name) if desk.plane.quota_key(&name).is_none() => {
+            Err(Problem::invalid("domain", format!("no rule has the domain `{name}`")))
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+fn bind_to_tenant(desk: &Desk, caller: &Caller, quota: &mut Quota) -> Result<(), Problem> {
     let Some(tenant) = &caller.tenant else { return Ok(()) };
     if quota.domain.is_none() && desk.plane.default_domain().as_ref() != Some(tenant) {
         quota.domain = Some(tenant.clone());

@@ -137,6 +137,15 @@ fn what_is_wrong_with_a_body_is_told_by_the_name_of_the_field() {
                 "u32",
             ),
             (quota, one("descriptor", json!("endpoint")), "overrides[0].descriptor", "key:value"),
+            // What decisions would not understand, and pass over in silence.
+            (quota, one("descriptor", json!("endpoint:/a\\")), "overrides[0].descriptor", "backslash"),
+            (
+                quota,
+                one("descriptor", json!(vec!["a:b"; 33].join("|"))),
+                "overrides[0].descriptor",
+                "more than",
+            ),
+            (quota, json!({ "domain": "shopp" }), "domain", "no rule has the domain `shopp`"),
             (
                 quota,
                 one("effective_at", json!("tomorrow")),

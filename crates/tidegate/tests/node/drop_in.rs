@@ -25,8 +25,13 @@ pub(crate) fn redis() -> Server {
 
 /// A node as its users start it. The machine of a test may be busy: no answer is late.
 fn setup(redis: &Server) -> Setup {
+    setup_with(redis, RULES)
+}
+
+/// The same by other rules.
+pub(crate) fn setup_with(redis: &Server, rules: &str) -> Setup {
     let setup = Setup::demo().verb("ratelimit");
-    setup.write("shop/config/rules", RULES); // Any name will do.
+    setup.write("shop/config/rules", rules); // Any name will do.
     let root = setup.path().display().to_string();
     setup
         .set("store-timeout", "10s")

@@ -1,7 +1,7 @@
 //! What the tests of envoyproxy/ratelimit expect of its service, asked of ours through the real binary: limits in shadow and quota mode
 //! beside others, limits that replace others, headers, errors and how they are counted, health.
 
-use crate::drop_in::{redis, stats};
+use crate::drop_in::{redis, setup_with, stats};
 use crate::support::messages::Request;
 use crate::support::{Failed, Grpc, Node, Setup, asks, descriptor, until};
 use tidegate_testbed::Server;
@@ -23,20 +23,7 @@ descriptors:
 ";
 
 fn setup(redis: &Server) -> Setup {
-    let setup = Setup::demo().verb("ratelimit");
-    setup.write("ratelimit/config/shop.yaml", RULES);
-    let root = setup.path().display().to_string();
-    setup
-        .set("store-timeout", "10s")
-        .set("node-deadline", "20s")
-        .variable("REDIS_SOCKET_TYPE", "tcp")
-        .variable("REDIS_URL", &redis.address().to_string())
-        .variable("REDIS_TIMEOUT", "5s")
-        .variable("RUNTIME_ROOT", &root)
-        .variable("RUNTIME_SUBDIRECTORY", "ratelimit")
-        .variable("DEBUG_HOST", "127.0.0.1")
-        .variable("DEBUG_PORT", "0")
-        .variable("USE_STATSD", "false")
+    setup_with(redis, RULES)
 }
 
 /// The overall code, and that of each descriptor: of each key, for one caller.
@@ -185,14 +172,14 @@ async fn failed(rls: &Grpc, asked: &Request, words: &str) {
 async fn errors_and_calls_are_counted() {
     let redis = redis();
     let setup = setup(&redis);
-    setup.write("ratelimit/config/shop.yaml", "domain: shop\nwhat: 1\n");
+    setup.write("shop/config/rules", "domain: shop\nwhat: 1\n");
     let node = setup.start();
     let rls = node.rls().await;
     let asked = asks("shop", [descriptor(&[("many", "a")])]);
     failed(&rls, &asked, "no rate limit configuration loaded").await;
     assert_eq!(stat(&node, "call.should_rate_limit.service_error").await, 1);
     assert_eq!(node.http().await.get("/healthcheck").await.status, 500);
-    setup.write("ratelimit/config/shop.yaml", RULES);
+    setup.write("shop/config/rules", RULES);
     until("it is mended", async || (node.http().await.get("/healthcheck").await.status == 200).then_some(()))
         .await;
     let before = stat(&node, "call.should_rate_limit.service_error").await;
@@ -216,7 +203,7 @@ async fn errors_and_calls_are_counted() {
 async fn health_is_told_over_grpc_too() {
     let redis = redis();
     let setup = setup(&redis).variable("REDIS_HEALTH_CHECK_ACTIVE_CONNECTION", "true");
-    setup.write("ratelimit/config/shop.yaml", "domain: shop\nwhat: 1\n");
+    setup.write("shop/config/rules", "domain: shop\nwhat: 1\n");
     let node = setup.start();
     let rls = node.rls().await;
     let asked = asks("shop", [descriptor(&[("many", "a")])]);
@@ -232,7 +219,7 @@ async fn health_is_told_over_grpc_too() {
         .await;
     };
     told("rules are missing", false).await;
-    setup.write("ratelimit/config/shop.yaml", RULES);
+    setup.write("shop/config/rules", RULES);
     told("rules are there", true).await;
     redis.kill();
     told("the store is away", false).await;

@@ -56,21 +56,22 @@ impl Sink for Apply {
 
     fn states(&self, states: &[RuleState]) {
         let Some(node) = self.node.upgrade() else { return };
-        let mut of_rules: HashMap<Box<str>, CoreState> = HashMap::new();
-        for state in states {
+        let said: HashMap<&str, CoreState> =
+            states.iter().map(|state| (state.rule.as_str(), core_state(state.state))).collect();
+        let mut of_rules: HashMap<Box<str>, CoreState> =
+            said.iter().map(|(id, state)| ((*id).into(), *state)).collect();
+        if !said.is_empty() {
             // A rule by API is also known by its own id, whatever it was compiled to.
-            let origin = format!("{API}{}", state.rule);
-            let compiled: Vec<Box<str>> = {
-                let in_force = node.rules.in_force();
-                let of_api = in_force.book.rules().iter().filter(|rule| *rule.said.origin.file == *origin);
-                of_api.map(|rule| rule.id.clone()).collect()
-            };
-            let ids = if compiled.is_empty() { vec![state.rule.as_str().into()] } else { compiled };
-            of_rules.extend(ids.into_iter().map(|id| (id, core_state(state.state))));
+            for rule in node.rules.in_force().book.rules() {
+                let api_id = rule.said.origin.file.strip_prefix(API);
+                of_rules.extend(api_id.and_then(|id| said.get(id)).map(|state| (rule.id.clone(), *state)));
+            }
         }
-        let count = of_rules.len();
         if node.rules.set_states(of_rules, |in_force| &in_force.book) {
-            tracing::warn!(rules = count, "rules are in another state than they were written in");
+            match states.len() {
+                0 => tracing::info!("all rules are in the state that they were written in"),
+                states => tracing::warn!(states, "rules are in another state than they were written in"),
+            }
         }
     }
 
