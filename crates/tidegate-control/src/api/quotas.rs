@@ -308,8 +308,8 @@ pub(super) fn minds(desk: &Desk, caller: &Caller, quota: &Quota) -> bool {
     caller.minds(desk.domain(quota.domain.as_deref()).as_deref())
 }
 
-/// What somebody who is bound to a domain writes is about that domain; what anybody writes is about a domain that there is, or it would hold for
-/// nobody.
+/// What somebody who is bound to a domain writes is about that domain; what anybody writes is about a domain that there is, or it would
+/// hold for nobody.
 pub(super) fn bind(desk: &Desk, caller: &Caller, quota: &mut Quota) -> Result<(), Problem> {
     bind_to_tenant(desk, caller, quota)?;
     match desk.domain(quota.domain.as_deref()) {
