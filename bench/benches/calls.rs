@@ -69,6 +69,7 @@ fn prepared(descriptors: &[&[(&str, &str)]]) -> &'static mut Prepared {
         store: Store::Memory(Arc::new(Memory::new(MemorySize::of_bytes(1 << 20), NOW).expect("memory"))),
         xds: None,
         control: None,
+        ledger: None,
         failures: StoreFailures::default(),
         clock: Clock::from(&ManualClock::at(NOW.get())),
         metrics: Metrics::new(1),

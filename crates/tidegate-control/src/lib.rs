@@ -32,7 +32,7 @@ pub use follow::{Follow, Sink};
 pub use last_good::LastGood;
 pub use model::{
     Action, AuditFilter, AuditOrder, Change, Changes, Head, Kind, Limits, NewToken, Outcome, Override, Page,
-    Quota, QuotaFilter, QuotaKey, Revision, RuleDocument, RuleState, RuleVersion, Scope, SnapshotPage, State,
-    Stored, Tier, Token, Unit, Usage, Verification, Version, Who, Written,
+    Quota, QuotaFilter, QuotaKey, Revision, RuleDocument, RuleState, RuleVersion, Scope, SnapshotPage,
+    Spending, State, Stored, Tier, Token, Unit, Usage, Verification, Version, Who, Written,
 };
 pub use store::{ControlStore, Options, SCHEMA_VERSION, Snapshot, Wakeups};

@@ -566,6 +566,35 @@ pub struct Usage {
     pub used: i64,
 }
 
+/// What a node saw of a calendar period.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Spending {
+    /// How much of it was used then.
+    pub usage: Usage,
+    /// How much the node saw given back since it told the last time.
+    pub given_back: i64,
+    /// When it saw that, in µs since 1970.
+    pub at: i64,
+}
+
+impl Spending {
+    /// Sights of the same moment may be told in the wrong order.
+    const MOMENT_US: u64 = 50_000;
+
+    /// What this and another sight of the same period come to: the later one, but of the same moment the larger, unless something was given
+    /// back.
+    #[must_use]
+    pub fn and(&self, other: &Self) -> Self {
+        let given_back = self.given_back.saturating_add(other.given_back);
+        let later = if self.at <= other.at { other } else { self };
+        let used = match given_back == 0 && self.at.abs_diff(other.at) < Self::MOMENT_US {
+            true => self.usage.used.max(other.usage.used),
+            false => later.usage.used,
+        };
+        Self { usage: Usage { used, ..self.usage }, given_back, at: self.at.max(other.at) }
+    }
+}
+
 /// A part of a snapshot.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SnapshotPage {

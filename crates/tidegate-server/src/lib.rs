@@ -8,6 +8,7 @@ mod decide; // from a query to a decision
 mod http; // the plain entrance
 mod internal_call; // calls that come from inside
 mod explain; // why?
+mod ledger; // what calendars were charged, until it is written down
 mod net; // sockets and threads
 mod node; // what all entrances share
 mod policy; // what is answered when nobody can count
@@ -29,6 +30,7 @@ pub use explain::{
 pub use internal_call::{
     InternalCalls, MAX_AGE_DEFAULT, Refused, SECRET_BYTES_MIN, SECRETS_MAX, SecretsError, Verified, sign,
 };
+pub use ledger::{Fresh, Ledger, Reset, Seen, Spent};
 pub use net::{
     Cores, Entrance, Lifetime, Listener, Peer, Phase, PlaceLimits, Places, Protocol, Serve, listen,
 };

@@ -13,9 +13,11 @@ use arc_swap::{ArcSwap, Guard};
 use http::HeaderValue;
 use tidegate_clock::Clock;
 use tidegate_config::LiveRules;
-use tidegate_core::{Ask, Book, Callers, Fate, Micros, OnStoreFailure, Plan, Query, Quotas, Role, Verdict};
+use tidegate_core::{
+    Ask, Book, Callers, Fate, Key, Limit, Micros, OnStoreFailure, Plan, Query, Quotas, Role, Tag, Verdict,
+};
 use tidegate_counters::{
-    CircuitState, Hand, Memory, Mode, RedisStats, STORE_TIMES_US, Stats, Store, Unavailable,
+    CircuitState, Counters as _, Hand, Memory, Mode, RedisStats, STORE_TIMES_US, Stats, Store, Unavailable,
 };
 use tidegate_telemetry::reference::{ReferenceNames, ReferenceStats};
 use tidegate_telemetry::{
@@ -27,6 +29,7 @@ use tokio::sync::Semaphore;
 use crate::control::ControlStatus;
 use crate::decide::{Answered, Asks, By, Decision, Room, Terms, decide_as, decide_elsewhere};
 use crate::internal_call::{InternalCalls, Refused};
+use crate::ledger::Ledger;
 use crate::net::Places;
 use crate::policy::{self, StoreFailures};
 use crate::receipts::Receipts;
@@ -115,6 +118,8 @@ pub struct Node {
     pub xds: Option<Arc<XdsStatus>>,
     /// What the control plane keeps, if there is one.
     pub control: Option<Arc<ControlStatus>>,
+    /// What calendars were charged, where it is written down.
+    pub ledger: Option<Ledger>,
     /// The counters.
     pub store: Store,
     /// What went wrong with them, for the log and for whoever asks.
@@ -237,7 +242,32 @@ impl Node {
             build: self.build,
             store,
             xds: self.xds.as_ref().map(|xds| xds.gauges()),
+            calendars: self.ledger.as_ref().map(Ledger::gauges),
         }
+    }
+
+    /// Makes a counter as if never touched, in the store and, if it is one of a calendar, where that is written down; says whether there
+    /// was one.
+    pub async fn reset(
+        &self,
+        hand: &Hand,
+        key: Key,
+        tag: Tag,
+        limit: Option<&Limit>,
+    ) -> Result<bool, Unavailable> {
+        let forget = async || match (&self.ledger, limit) {
+            (Some(ledger), Some(limit)) => {
+                ledger.reset(key, limit, self.wall_now()).await.map_err(|why| Unavailable {
+                    why: format!("what the calendar has used cannot be reset in the database: {why}"),
+                })
+            }
+            _ => Ok(()),
+        };
+        // Before, so that whoever finds the counter empty does not restore it; and after, for what was charged in between.
+        forget().await?;
+        let was_stored = hand.reset(key, tag).await?;
+        forget().await?;
+        Ok(was_stored)
     }
 
     /// The time that people's clocks show. A store that others count in too is told this one, which they have in common.
@@ -526,6 +556,12 @@ impl Core {
             }
             let degraded = matches!(answer.mode, Mode::Degraded(_));
             metrics.count(self.number, take.rule, take.role, &answer.verdict, degraded);
+            if let Some(ledger) = &node.ledger
+                && !degraded
+            {
+                let limit = decision.plan.limit(take);
+                ledger.note(self.number, take.key, take.tag, limit, &answer.verdict, &node.clock);
+            }
             if let ask @ (Ask::Acquire { .. } | Ask::Release { .. }) = decision.ask(at)
                 && !degraded
             {

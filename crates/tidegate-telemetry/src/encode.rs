@@ -256,6 +256,7 @@ impl Page {
         Family::new(encoder, &table::RELOADS)?.counter(&[], gauges.reloads)?;
         Family::new(encoder, &table::RELOAD_FAILURES)?.counter(&[], gauges.reload_failures)?;
         self.write_xds(encoder)?;
+        self.write_calendars(encoder)?;
         let mut family = Family::new(encoder, &table::CONNECTIONS)?;
         for (server, open) in Server::ALL.iter().zip(gauges.connections) {
             family.gauge(&[server.word()], open)?;
@@ -263,6 +264,15 @@ impl Page {
         Family::new(encoder, &table::START_TIME)?.gauge(&[], seconds(gauges.started_at))?;
         let build = gauges.build;
         Family::new(encoder, &table::BUILD_INFO)?.info(&[build.version, build.commit, build.profile])
+    }
+
+    /// Without a control plane there are no rows.
+    fn write_calendars(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let Some(calendars) = &self.gauges.calendars else { return Ok(()) };
+        Family::new(encoder, &table::CALENDAR_WAITING)?.gauge(&[], calendars.waiting)?;
+        Family::new(encoder, &table::CALENDAR_WRITTEN)?.counter(&[], calendars.written)?;
+        Family::new(encoder, &table::CALENDAR_RESTORED)?.counter(&[], calendars.restored)?;
+        Family::new(encoder, &table::CALENDAR_LEFT_OUT)?.counter(&[], calendars.left_out)
     }
 
     /// Where rules come from files there are no rows.

@@ -52,6 +52,21 @@ pub struct Gauges {
     pub store: Option<StoreGauges>,
     /// The xDS server that rules come from; none where they come from files.
     pub xds: Option<XdsGauges>,
+    /// What becomes of charges of calendar quotas; none where they are not written down.
+    pub calendars: Option<CalendarGauges>,
+}
+
+/// What becomes of charges of calendar quotas.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CalendarGauges {
+    /// Counters whose charges are not written down yet.
+    pub waiting: u64,
+    /// Those that were, each time, since the start.
+    pub written: u64,
+    /// Counters that were found empty and have again what was used, since the start.
+    pub restored: u64,
+    /// Charges that are not written down because too many waited, since the start.
+    pub left_out: u64,
 }
 
 /// What is known of an xDS server.

@@ -29,7 +29,7 @@ pub mod reference; // what users of envoyproxy/ratelimit chart
 mod proof; // how many cases properties are tried on
 
 pub use encode::{CONTENT_TYPE, encode};
-pub use gauges::{Build, Gauges, StoreGauges, StoreServer, XdsGauges};
+pub use gauges::{Build, CalendarGauges, Gauges, StoreGauges, StoreServer, XdsGauges};
 pub use label::Labels;
 pub use metrics::{CoreMetrics, Metrics};
 pub use refusals::{Refusal, RefusalLog};

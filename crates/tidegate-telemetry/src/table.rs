@@ -318,6 +318,26 @@ table! {
         "Rules that came from the xDS server and were others than before, by what became of them.",
     )
     .by(&[label("result", XdsUpdate::WORDS)]);
+    CALENDAR_WAITING = Metric::gauge(
+        "tidegate_calendar_waiting",
+        "counters",
+        "Counters of calendar quotas whose charges are not written to the control plane's database yet.",
+    );
+    CALENDAR_WRITTEN = Metric::counter(
+        "tidegate_calendar_written_total",
+        "counters",
+        "Counters of calendar quotas that were written there, each time that they were.",
+    );
+    CALENDAR_RESTORED = Metric::counter(
+        "tidegate_calendar_restored_total",
+        "counters",
+        "Counters of calendar quotas that were found empty and have again what was used.",
+    );
+    CALENDAR_LEFT_OUT = Metric::counter(
+        "tidegate_calendar_left_out_total",
+        "charges",
+        "Charges of calendar quotas that are not written there because too many waited.",
+    );
 
     LOG_LINES_LOST = Metric::counter(
         "tidegate_log_lines_lost_total",

@@ -8,8 +8,8 @@ use std::time::Duration;
 use support::{Page, book, node, page, verdict};
 use tidegate_core::{LimitError, Micros, OnStoreFailure, Outcome, Role, Verdict};
 use tidegate_telemetry::{
-    Build, ConnectionRefused, Gauges, InternalCall, Kind, Metric, Metrics, Place, RequestOutcome,
-    Reservation, RuleMetrics, Server, StoreGauges, StoreServer, TABLE, XdsGauges, encode,
+    Build, CalendarGauges, ConnectionRefused, Gauges, InternalCall, Kind, Metric, Metrics, Place,
+    RequestOutcome, Reservation, RuleMetrics, Server, StoreGauges, StoreServer, TABLE, XdsGauges, encode,
 };
 
 /// A node to which everything has happened, each thing another number of times.
@@ -66,6 +66,7 @@ fn busy() -> Result<Page, LimitError> {
         build: Build { version: "1.2.3", commit: "abc", profile: "release" },
         store: Some(store()),
         xds: Some(XdsGauges { connected: true, accepted: 39, rejected: 40 }),
+        calendars: Some(CalendarGauges { waiting: 41, written: 42, restored: 43, left_out: 44 }),
     };
     Ok(Page::parse(&encode(&metrics, &rules, &gauges)))
 }

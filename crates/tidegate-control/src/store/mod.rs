@@ -22,8 +22,8 @@ use crate::audit::{AuditEntry, Broken, Chain, GENESIS};
 use crate::error::{Error, Result};
 use crate::model::{
     self, Action, AuditFilter, AuditOrder, Changes, Head, Kind, Limits, NewToken, Page, Quota, QuotaFilter,
-    QuotaKey, Revision, RuleDocument, RuleState, RuleVersion, Stored, Tier, Token, Usage, Verification,
-    Version, Who, Written,
+    QuotaKey, Revision, RuleDocument, RuleState, RuleVersion, Spending, Stored, Tier, Token, Usage,
+    Verification, Version, Who, Written,
 };
 use held::Held;
 use snapshot::SnapshotOf;
@@ -31,7 +31,7 @@ use snapshot::SnapshotOf;
 pub use snapshot::Snapshot;
 
 /// The schema that this program knows and writes. Each file in `migrations/` makes it one more.
-pub const SCHEMA_VERSION: u32 = 2;
+pub const SCHEMA_VERSION: u32 = 3;
 
 /// Is told before each step of a migration which one it is.
 type StepHook = fn(usize);
@@ -598,10 +598,14 @@ impl ControlStore {
         .await
     }
 
-    /// Notes what was used of calendar periods: the most that was ever told of each.
-    pub async fn flush_usage(&self, usage: &[Usage]) -> Result<()> {
-        let at = self.now_us();
-        plainly!(self, writer, |connection| sql::usage::flush(connection, usage, at))
+    /// Notes what was used of calendar periods: the most that was told of each, but for what was given back.
+    pub async fn flush_usage(&self, spending: &[Spending]) -> Result<()> {
+        plainly!(self, writer, |connection| sql::usage::flush(connection, spending))
+    }
+
+    /// Nothing of these periods, each a key and a start, counts as used any more; what was seen of them before `at` counts for nothing.
+    pub async fn reset_usage(&self, periods: &[(u128, i64)], at: i64) -> Result<()> {
+        plainly!(self, writer, |connection| sql::usage::reset(connection, periods, at))
     }
 
     /// What was used by these counters.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use sqlx::Connection as _;
 use tidegate_clock::Stopwatch;
 use tidegate_control::{
-    AuditFilter, AuditOrder, ControlStore, Error, Quota, QuotaFilter, Revision, Usage, Verification,
+    AuditFilter, AuditOrder, ControlStore, Error, Quota, QuotaFilter, Revision, Spending, Usage, Verification,
 };
 use tidegate_testbed::{Disk, PostgresOptions};
 
@@ -188,7 +188,8 @@ fn a_database_that_hangs_is_unavailable_in_time_and_comes_back() {
             }
         };
         let others = async {
-            let used = [Usage { key: 1, period_start: 1, used: 1 }];
+            let usage = Usage { key: 1, period_start: 1, used: 1 };
+            let used = [Spending { usage, given_back: 0, at: 1 }];
             unavailable("usage", store.flush_usage(&used).await.err(), true);
         };
         let snapshot = async { unavailable("a snapshot", store.snapshot().await.err(), hangs) };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tidegate_clock::{Clock, ManualClock};
 use tidegate_control::{
     ControlStore, Error, NewToken, Outcome, Override, Quota, QuotaFilter, RuleState, Scope, SnapshotPage,
-    State, Tier, Unit, Usage,
+    Spending, State, Tier, Unit, Usage,
 };
 
 use crate::support::{alice, both, limit, quota};
@@ -300,14 +300,20 @@ fn tokens_are_found_by_their_prefix_until_they_are_revoked() {
     });
 }
 
+/// So much was used of a period, and so much given back before that, at this time.
+fn spending(key: u128, period_start: i64, used: i64, given_back: i64, at: i64) -> Spending {
+    Spending { usage: Usage { key, period_start, used }, given_back, at }
+}
+
 #[test]
-fn usage_of_calendar_periods_only_grows() {
+fn what_calendars_used_is_noted_whatever_order_it_is_told_in() {
     both(async |bed| {
         let store = bed.open().await;
         let used = |key, period_start, used| Usage { key, period_start, used };
+        let told = |key, period, used| spending(key, period, used, 0, 100);
         let big = u128::MAX;
-        store.flush_usage(&[used(1, 10, 5), used(big, 10, 7), used(1, 10, 6), used(1, 20, 1)]).await.unwrap();
-        store.flush_usage(&[used(1, 10, 4), used(1, 20, 2)]).await.unwrap();
+        store.flush_usage(&[told(1, 10, 5), told(big, 10, 7), told(1, 10, 6), told(1, 20, 1)]).await.unwrap();
+        store.flush_usage(&[told(1, 10, 4), told(1, 20, 2)]).await.unwrap();
         assert_eq!(store.usage_of(&[1]).await.unwrap(), [used(1, 10, 6), used(1, 20, 2)]);
         let first = store.usage_all(None, 2).await.unwrap();
         assert_eq!(first, [used(1, 10, 6), used(1, 20, 2)]);
@@ -317,11 +323,48 @@ fn usage_of_calendar_periods_only_grows() {
         assert_eq!(store.revision().await, Ok(0), "it is no change of the control plane");
         // Two nodes that tell of the same keys in different orders.
         let other = bed.open().await;
-        let mut keys: Vec<Usage> = (0..2500).map(|key| used(key, 30, 1)).collect();
+        let mut keys: Vec<Spending> = (0..2500).map(|key| told(key, 30, 1)).collect();
         let forward = keys.clone();
         keys.reverse();
         let (one, two) = tokio::join!(store.flush_usage(&forward), other.flush_usage(&keys));
         assert_eq!((one, two), (Ok(()), Ok(())));
+    });
+}
+
+#[test]
+fn what_was_given_back_counts_and_what_a_counter_lost_does_not() {
+    both(async |bed| {
+        let store = bed.open().await;
+        let noted = async || store.usage_of(&[1]).await.unwrap()[0].used;
+        store.flush_usage(&[spending(1, 10, 100, 0, 1)]).await.unwrap();
+        store.flush_usage(&[spending(1, 10, 40, 60, 2)]).await.unwrap();
+        assert_eq!(noted().await, 40, "given back");
+        store.flush_usage(&[spending(1, 10, 40, 60, 2)]).await.unwrap();
+        assert_eq!(noted().await, 40, "told twice");
+        store.flush_usage(&[spending(1, 10, 3, 5, 3)]).await.unwrap();
+        assert_eq!(noted().await, 40, "a counter that was lost, and five of what came since given back");
+        // One node saw a charge, and another, later, what was given back of it: told at once or one by one.
+        store
+            .flush_usage(&[spending(1, 10, 90, 0, 200_000), spending(1, 10, 41, 50, 300_000)])
+            .await
+            .unwrap();
+        assert_eq!(noted().await, 41);
+    });
+}
+
+#[test]
+fn a_reset_of_a_calendar_forgets_what_was_seen_before_it() {
+    both(async |bed| {
+        let store = bed.open().await;
+        let noted = async |key| store.usage_of(&[key]).await.unwrap()[0].used;
+        store.flush_usage(&[spending(1, 10, 100, 0, 1), spending(2, 10, 8, 0, 1)]).await.unwrap();
+        store.reset_usage(&[(1, 10), (3, 10)], 1_000).await.unwrap();
+        assert_eq!((noted(1).await, noted(2).await, noted(3).await), (0, 8, 0));
+        let late = [spending(1, 10, 101, 0, 999), spending(3, 10, 5, 0, 999)];
+        store.flush_usage(&late).await.unwrap();
+        assert_eq!((noted(1).await, noted(3).await), (0, 0), "seen before, told after");
+        store.flush_usage(&[spending(1, 10, 1, 0, 1_000), spending(3, 10, 2, 0, 1_001)]).await.unwrap();
+        assert_eq!((noted(1).await, noted(3).await), (1, 2));
     });
 }
 
@@ -378,7 +421,7 @@ fn a_store_of_a_newer_tidegate_is_read_and_not_written() {
             let refused = store.put_quota(&alice(), quota("key", "pro", vec![]), None).await.unwrap_err();
             assert_eq!(refused, Error::TooNew { version: 77 });
             assert!(refused.to_string().contains("upgrade"), "{refused}");
-            let used = [Usage { key: 1, period_start: 1, used: 1 }];
+            let used = [spending(1, 1, 1, 0, 1)];
             assert_eq!(store.flush_usage(&used).await, Err(Error::TooNew { version: 77 }));
             assert_eq!(store.schema_version().await, Ok(77));
             assert_eq!(store.quota("key").await.unwrap().value, Quota::of("key"));

@@ -46,7 +46,7 @@ pub(super) async fn reset(core: &Core, request: Request<Incoming>) -> Result<Ans
     in_force.plan(&parts.query(), core.node.now(), &mut plan);
     let mut counters = Vec::new();
     for take in plan.takes() {
-        counters.push(reset_one(core, take.rule, take.key, take.tag).await?);
+        counters.push(reset_one(core, take.rule, take.key, take.tag, Some(plan.limit(take))).await?);
     }
     Ok(json(200, json!({ "counters": counters }).to_string().into_bytes()))
 }
@@ -66,7 +66,7 @@ pub(super) async fn by_key(
     let rule = rule(&in_force, query)?;
     let tag = tag(core, query)?;
     let told = if reset {
-        reset_one(core, Some(rule), key, tag).await?
+        reset_one(core, Some(rule), key, tag, rule.said.limit.as_ref()).await?
     } else {
         let limit = rule.said.limit.as_ref();
         let limit = limit
@@ -100,8 +100,15 @@ fn shown(core: &Core, rule: Option<&Rule>, key: Key, tag: Tag, limit: &Limit, he
     told
 }
 
-async fn reset_one(core: &Core, rule: Option<&Rule>, key: Key, tag: Tag) -> Result<Value, HttpError> {
-    let was_stored = core.hand.reset(key, tag).await.map_err(|why| HttpError::unavailable(&why))?;
+async fn reset_one(
+    core: &Core,
+    rule: Option<&Rule>,
+    key: Key,
+    tag: Tag,
+    limit: Option<&Limit>,
+) -> Result<Value, HttpError> {
+    let was_stored =
+        core.node.reset(&core.hand, key, tag, limit).await.map_err(|why| HttpError::unavailable(&why))?;
     let rule = rule.map(|rule| &*rule.id);
     tracing::warn!(rule, %key, was_stored, "a counter was reset");
     let mut told = json!({ "rule": rule, "key": key.to_string(), "wasStored": was_stored });

@@ -58,6 +58,7 @@ impl Inside {
             rules,
             xds: None,
             control: None,
+            ledger: None,
             store,
             failures: StoreFailures::default(),
             clock: Clock::from(&clock),

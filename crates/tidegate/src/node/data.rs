@@ -12,6 +12,8 @@ use tidegate_counters::Memory;
 use super::StartError;
 
 const SECRET: &str = "secret";
+/// That of the fleet, if it is another: should its store lose everything, the fleet goes on under the same.
+const FLEET_SECRET: &str = "fleet-secret";
 const COUNTERS: &str = "counters";
 /// Held while a node runs: two that write to one folder would lose each other's counters.
 const LOCK: &str = "lock";
@@ -93,8 +95,7 @@ impl Data {
             Ok(text) => hex(text.trim()).ok_or(DataError::Secret { path })?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let secret = fresh_secret().map_err(at(&path))?;
-                let digits: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
-                write_private(&path, digits.as_bytes()).map_err(at(&path))?;
+                write_private(&path, digits(secret).as_bytes()).map_err(at(&path))?;
                 secret
             }
             Err(error) => return Err(at(&path)(error)),
@@ -104,6 +105,13 @@ impl Data {
 
     pub(super) fn secret(&self) -> Secret {
         Secret::new(self.secret)
+    }
+
+    /// The one that a fleet is offered: the one that it had, if this node was of one before.
+    pub(super) fn fleet_secret(&self) -> FleetSecret {
+        let path = self.folder.as_ref().map(|folder| folder.join(FLEET_SECRET));
+        let kept = path.as_ref().and_then(|path| hex(fs::read_to_string(path).ok()?.trim()));
+        FleetSecret { path, kept: kept.unwrap_or(self.secret) }
     }
 
     /// The folder, if there is one.
@@ -164,6 +172,37 @@ impl Data {
     fn label(&self) -> [u8; 16] {
         self.secret().start().part(b"counters").key().bits().to_le_bytes()
     }
+}
+
+/// The secret of a fleet, as this node knows it.
+pub(super) struct FleetSecret {
+    path: Option<PathBuf>,
+    kept: [u8; 16],
+}
+
+impl FleetSecret {
+    pub(super) fn get(&self) -> Secret {
+        Secret::new(self.kept)
+    }
+
+    /// This is the fleet's.
+    pub(super) fn keep(&mut self, secret: Secret) {
+        if std::mem::replace(&mut self.kept, secret.bytes()) == secret.bytes() {
+            return;
+        }
+        let Some(path) = &self.path else { return };
+        let part = path.with_extension("part");
+        let _ = fs::remove_file(&part); // Of somebody who ended in the middle.
+        let kept =
+            write_private(&part, digits(secret.bytes()).as_bytes()).and_then(|()| fs::rename(&part, path));
+        if let Err(error) = kept {
+            tracing::warn!(%error, file = %path.display(), "the fleet's secret is not kept for the next start");
+        }
+    }
+}
+
+fn digits(secret: [u8; 16]) -> String {
+    secret.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn fresh_secret() -> io::Result<[u8; 16]> {

@@ -12,6 +12,9 @@ use tokio::time::sleep;
 
 use super::{Running, Serving};
 
+/// How long a node that ends waits for SQL.
+const WRITTEN_DOWN_MAX: Duration = Duration::from_secs(2);
+
 /// Signals that end a node.
 pub(super) struct Signals {
     terminate: Signal,
@@ -77,6 +80,11 @@ impl Serving {
         let waited = tokio::time::timeout(self.settings.drain_timeout, self.cores.idle());
         if waited.await.is_err() {
             tracing::warn!("some connections did not end in time");
+        }
+        if let Some(ledger) = &self.node.ledger
+            && !ledger.finish(WRITTEN_DOWN_MAX).await
+        {
+            tracing::warn!("what calendars used could not be written down in time");
         }
     }
 }

@@ -21,6 +21,8 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::LocalSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
+use super::data::FleetSecret;
+
 /// How long a node that starts waits for the store. After that it starts with its own secret: it is to serve within a second.
 const START_MAX: Duration = Duration::from_millis(400);
 /// How often the secret is offered again, a tenth more or less, so that not all nodes do it at once.
@@ -124,15 +126,20 @@ fn start_max() -> Option<Duration> {
 
 /// Goes on offering the secret for as long as the node lives, on a thread where no decision waits. `agreed` says whether the store has
 /// answered already.
-pub(super) fn follow(node: &Arc<Node>, store: &Arc<RedisStore>, agreed: bool) -> io::Result<()> {
+pub(super) fn follow(
+    node: &Arc<Node>,
+    store: &Arc<RedisStore>,
+    agreed: bool,
+    kept: FleetSecret,
+) -> io::Result<()> {
     let (runtime, node, store) = (runtime()?, Arc::downgrade(node), store.clone());
     let thread = std::thread::Builder::new().name("heartbeat".into());
     // It ends with the node; nobody has to wait for that.
-    thread.spawn(move || LocalSet::new().block_on(&runtime, beat(node, store, agreed)))?;
+    thread.spawn(move || LocalSet::new().block_on(&runtime, beat(node, store, agreed, kept)))?;
     Ok(())
 }
 
-async fn beat(node: Weak<Node>, store: Arc<RedisStore>, mut agreed: bool) {
+async fn beat(node: Weak<Node>, store: Arc<RedisStore>, mut agreed: bool, mut kept: FleetSecret) {
     let (hand, id) = (store.counters(), RandomState::new().hash_one(0_u8));
     if agreed {
         show_up(&hand, id).await;
@@ -143,6 +150,7 @@ async fn beat(node: Weak<Node>, store: Arc<RedisStore>, mut agreed: bool) {
         let offered = timeout(OFFER_MAX, hand.agree_on_secret(node.rules.secret())).await;
         match offered.unwrap_or_else(|_| Err(too_late())) {
             Ok(secret) => {
+                kept.keep(secret);
                 if node.rules.rekey(secret, |in_force| &in_force.book) {
                     tracing::warn!(
                         "the fleet has another secret, which is in use now: counters go on as the fleet's"

@@ -149,15 +149,19 @@ impl Running {
 
         let data = Data::open(&settings)?;
         let store = Self::store(&settings, drop_in.as_ref(), &data, now)?;
+        let mut fleet_secret = data.fleet_secret();
         let (secret, agreed) = match &store {
             Store::Memory(_) => (data.secret(), true),
-            Store::Redis(redis) => match fleet::agree(redis, data.secret())? {
-                Ok(secret) => (secret, true),
+            Store::Redis(redis) => match fleet::agree(redis, fleet_secret.get())? {
+                Ok(secret) => {
+                    fleet_secret.keep(secret);
+                    (secret, true)
+                }
                 Err(why) => {
                     tracing::error!(%why, store = redis.place(), "the store does not answer: started without it, and \
                         on_store_failure answers until it does");
                     redis.knows_secret(false);
-                    (data.secret(), false)
+                    (fleet_secret.get(), false)
                 }
             },
         };
@@ -169,12 +173,13 @@ impl Running {
         });
         let quotas = Arc::new(Quotas::default());
         let (source, rules) = rules::start(&settings, secret, threads, &store, &quotas, kept)?;
-        let control = control::plan(&settings, &data, &metrics)?;
+        let mut control = control::plan(&settings, &data, &metrics, threads)?;
         let xds_status = xds.as_ref().map(|xds| Arc::new(XdsStatus::new(xds.server.to_string())));
         let node = Arc::new(Node {
             rules,
             xds: xds_status.clone(),
             control: control.as_ref().map(|control| control.status.clone()),
+            ledger: control.as_mut().and_then(|control| control.ledger.take()),
             store,
             failures: StoreFailures::default(),
             metrics,
@@ -217,7 +222,7 @@ impl Running {
         }
         match &node.store {
             Store::Memory(memory) => sweep(&runtime, &node, memory),
-            Store::Redis(redis) => fleet::follow(&node, redis, agreed)?,
+            Store::Redis(redis) => fleet::follow(&node, redis, agreed, fleet_secret)?,
         }
         let following = rules::follow(&node, &settings, source, beside.clone(), &runtime)?;
         if let Some((xds, status)) = xds.zip(xds_status) {

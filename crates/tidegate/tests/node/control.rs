@@ -26,32 +26,41 @@ descriptors:
 ";
 
 /// Where something is kept; what keeps it lives as long as this.
-struct Kept {
-    setup: Setup,
+pub(crate) struct Kept {
+    pub(crate) setup: Setup,
     options: Options,
-    postgres: Option<Postgres>,
+    pub(crate) postgres: Option<Postgres>,
 }
 
 impl Kept {
-    fn sqlite() -> Self {
-        let setup = Setup::new(RULES).controlled();
+    fn sqlite(rules: &str) -> Self {
+        let setup = Setup::new(rules).controlled();
         let options = Options::sqlite(setup.path().join("data/control.sqlite"));
         Self { setup, options, postgres: None }
     }
 
     fn postgres() -> Self {
+        Self::on_postgres(RULES)
+    }
+
+    pub(crate) fn on_postgres(rules: &str) -> Self {
         let postgres = Postgres::start(&PostgresOptions::new()).expect("PostgreSQL");
         let url = postgres.url("postgres");
-        let setup = Setup::new(RULES).controlled().set("control-database", &url);
+        let setup = Setup::new(rules).controlled().set("control-database", &url);
         Self { setup, options: Options::postgres(url), postgres: Some(postgres) }
     }
 
     fn both() -> [Self; 2] {
-        [Self::sqlite(), Self::postgres()]
+        Self::both_with(RULES)
+    }
+
+    /// On SQLite and on PostgreSQL, by these rules.
+    pub(crate) fn both_with(rules: &str) -> [Self; 2] {
+        [Self::sqlite(rules), Self::on_postgres(rules)]
     }
 
     /// A hand on it that no node knows of.
-    async fn store(&self) -> ControlStore {
+    pub(crate) async fn store(&self) -> ControlStore {
         ControlStore::open(&self.options).await.expect("a store")
     }
 }
@@ -238,21 +247,21 @@ async fn a_node_that_knows_no_quotas_yet_is_not_ready() {
 }
 
 /// Somebody at the API of a node.
-struct Admin<'n> {
+pub(crate) struct Admin<'n> {
     node: &'n Node,
     token: String,
 }
 
 impl<'n> Admin<'n> {
     /// With the token that the node printed when it first started.
-    async fn of(node: &'n Node) -> Self {
+    pub(crate) async fn of(node: &'n Node) -> Self {
         let token = until("a first token", async || {
             node.log().split_whitespace().find(|word| word.starts_with("tg_")).map(String::from)
         });
         Self { node, token: token.await }
     }
 
-    async fn call(&self, method: &str, path: &str, body: &str) -> crate::support::http::Reply {
+    pub(crate) async fn call(&self, method: &str, path: &str, body: &str) -> crate::support::http::Reply {
         let bearer = format!("Bearer {}", self.token);
         let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
         let address = self.node.admin.expect("an API");

@@ -14,6 +14,7 @@ mod audit; // what clients were told is what counters hold
 mod documents; // what the documents show
 mod sockets; // RLS at a socket of the file system
 mod tls; // certificates
+mod calendars; // quotas of days and months, kept when counters are lost
 mod control; // quotas, tiers, states, by their effect
 mod fleet; // several nodes on one store
 mod internal; // calls that come from inside

@@ -7,32 +7,53 @@ use sqlx::{QueryBuilder, Row as _};
 use super::change::check_schema;
 use super::{Connection, Db, ROWS_MAX, trail};
 use crate::error::Result;
-use crate::model::Usage;
+use crate::model::{Spending, Usage};
 use crate::store::values::{At, odd};
 
-/// Notes what was used. Less than what was noted before is no news, so that it can be told again and in any order.
-pub(crate) async fn flush(connection: &mut Connection, usage: &[Usage], at: i64) -> Result<()> {
+/// Notes what was used. Less than what was noted before is no news, unless so much was given back: so it can be told again, in any order and
+/// by many nodes, and a counter that was lost in between does not take away what it held.
+pub(crate) async fn flush(connection: &mut Connection, spending: &[Spending]) -> Result<()> {
     let (_, schema) = trail::head(&mut *connection).await?;
     check_schema(schema)?;
     // Each once, because PostgreSQL writes no row twice in one statement; in order, because two nodes that write the same rows in
     // different orders would wait for each other.
-    let mut rows = BTreeMap::new();
-    for one in usage {
-        let used = rows.entry((one.key, one.period_start)).or_insert(one.used);
-        *used = one.used.max(*used);
+    let mut rows: BTreeMap<_, Spending> = BTreeMap::new();
+    for one in spending {
+        let key = (one.usage.key, one.usage.period_start);
+        rows.entry(key).and_modify(|known| *known = known.and(one)).or_insert(*one);
     }
-    let rows: Vec<_> = rows.into_iter().collect();
+    let rows: Vec<_> = rows.into_values().collect();
     for rows in rows.chunks(ROWS_MAX) {
-        let mut query =
-            QueryBuilder::<Db>::new("INSERT INTO calendar_usage (key, period_start, used, updated_at) ");
-        query.push_values(rows, |mut row, ((key, period_start), used)| {
-            row.push_bind(format!("{key:032x}")).push_bind(*period_start).push_bind(*used).push_bind(At(at));
+        let mut query = QueryBuilder::<Db>::new(
+            "INSERT INTO calendar_usage (key, period_start, used, given_back, updated_at) ",
+        );
+        query.push_values(rows, |mut row, one| {
+            let Usage { key, period_start, used } = one.usage;
+            row.push_bind(format!("{key:032x}")).push_bind(period_start).push_bind(used);
+            row.push_bind(one.given_back).push_bind(At(one.at));
         });
         query.push(
-            " ON CONFLICT (key, period_start) DO UPDATE SET used = excluded.used, updated_at = excluded.updated_at \
-             WHERE excluded.used > calendar_usage.used",
+            " ON CONFLICT (key, period_start) DO UPDATE \
+             SET used = excluded.used, given_back = excluded.given_back, updated_at = excluded.updated_at \
+             WHERE calendar_usage.used <> excluded.used \
+             AND calendar_usage.used <= excluded.used + excluded.given_back \
+             AND calendar_usage.not_before <= excluded.updated_at",
         );
         query.build().persistent(false).execute(&mut *connection).await?;
+    }
+    Ok(())
+}
+
+/// Nothing of these periods counts as used, and what nodes saw of them before this counts for nothing.
+pub(crate) async fn reset(connection: &mut Connection, periods: &[(u128, i64)], at: i64) -> Result<()> {
+    let (_, schema) = trail::head(&mut *connection).await?;
+    check_schema(schema)?;
+    let query = "INSERT INTO calendar_usage (key, period_start, used, updated_at, not_before) VALUES ($1, $2, 0, $3, $3) \
+                 ON CONFLICT (key, period_start) DO UPDATE \
+                 SET used = 0, updated_at = excluded.updated_at, not_before = excluded.not_before";
+    for (key, period_start) in periods {
+        let query = sqlx::query(query).bind(format!("{key:032x}")).bind(*period_start).bind(At(at));
+        query.execute(&mut *connection).await?;
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 //! its own: whatever happens here, decisions go on.
 
 mod apply; // what is kept, put in force
+mod calendars; // what they used, in SQL
 mod plane; // what the API asks of the node
 
 use std::convert::Infallible;
@@ -22,15 +23,17 @@ use tidegate_control::api::{self, Api, ApiOptions};
 use tidegate_control::{ControlStore, Error, Follow, LastGood, Options};
 use tidegate_core::Quotas;
 use tidegate_server::rls::Beside;
-use tidegate_server::{ControlStatus, Cores, Node, Peer, Protocol, Serve};
+use tidegate_server::{ControlStatus, Cores, Ledger, Node, Peer, Protocol, Reset, Serve};
 use tidegate_telemetry::Metrics;
 use tokio::runtime::Handle;
+use tokio::sync::mpsc;
 use tokio::task::spawn_local;
 use tower_service::Service as _;
 
 use super::data::Data;
 use super::{Door, StartError};
 use apply::Apply;
+use calendars::Calendars;
 use plane::NodePlane;
 
 /// What the origin of rules by API begins with.
@@ -50,6 +53,9 @@ pub(super) struct Plan {
     options: Options,
     last_good: Option<LastGood>,
     pub(super) status: Arc<ControlStatus>,
+    /// Until the node has it.
+    pub(super) ledger: Option<Ledger>,
+    resets: mpsc::Receiver<Reset>,
     door: Option<Door>,
     pub(super) address: Option<SocketAddr>,
 }
@@ -59,6 +65,7 @@ pub(super) fn plan(
     settings: &Settings,
     data: &Data,
     metrics: &Arc<Metrics>,
+    threads: usize,
 ) -> Result<Option<Plan>, StartError> {
     let control = &settings.control;
     if !control.enabled {
@@ -90,7 +97,8 @@ pub(super) fn plan(
     let address = door.as_ref().map(|door| door.listener.address()).transpose()?;
     let address = address.as_ref().and_then(ListenAt::address);
     let status = Arc::new(ControlStatus::new(place));
-    Ok(Some(Plan { options, last_good, status, door, address }))
+    let (ledger, resets) = Ledger::new(threads);
+    Ok(Some(Plan { options, last_good, status, ledger: Some(ledger), resets, door, address }))
 }
 
 /// Takes the address of the API. One that nobody asked for may be taken already.
@@ -160,7 +168,13 @@ impl Plan {
         };
         let mut follow = Follow::new(apply, node.clock.clone(), self.last_good);
         follow.load_last_good();
-        let work = Work { follow, options: self.options, node: node.clone(), has_api: self.door.is_some() };
+        let work = Work {
+            follow,
+            options: self.options,
+            node: node.clone(),
+            has_api: self.door.is_some(),
+            resets: self.resets,
+        };
         let (work, router) = (Arc::new(std::sync::Mutex::new(Some(work))), served.clone());
         let cores = Arc::new(Cores::start(1, move |_| {
             let work = work.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
@@ -182,11 +196,13 @@ struct Work {
     options: Options,
     node: Arc<Node>,
     has_api: bool,
+    resets: mpsc::Receiver<Reset>,
 }
 
 impl Work {
     async fn run(mut self, served: Served) {
         let plane = self.has_api.then(|| Arc::new(NodePlane::here(&self.node)));
+        let calendars = Calendars::new(Arc::downgrade(&self.node), self.node.store.hand(), self.resets);
         let clock = self.node.clock.clone();
         drop(self.node); // It may end.
         let mut told = false;
@@ -217,6 +233,7 @@ impl Work {
                 Err(error) => tracing::error!(%error, "the control plane's API does not start"),
             }
         }
+        spawn_local(calendars.run(store.clone()));
         self.follow.run(&store).await;
     }
 }

@@ -285,7 +285,7 @@ async fn answer(node: &Node, hand: &Hand, question: &Question) -> Result<Vec<Use
             let unavailable = |why: tidegate_counters::Unavailable| PlaneError::Unavailable { why: why.why };
             let held = hand.inspect(take.key, take.tag, limit, now).await.map_err(unavailable)?;
             if question.reset {
-                hand.reset(take.key, take.tag).await.map_err(unavailable)?;
+                node.reset(hand, take.key, take.tag, Some(limit)).await.map_err(unavailable)?;
             }
             all.push(Used {
                 rule: take.rule.map(|rule| rule.id.to_string()),

@@ -1,0 +1,197 @@
+//! What calendar quotas used, in SQL: written down within a second, and given back to counters that are found empty because the store
+//! lost them.
+//!
+//! Exactly one charge finds a counter empty, so exactly one node restores it: by charging what SQL says was used, on top of what was
+//! charged since. What is given back is what was written down, so at most the last second's charges are missing.
+
+use std::collections::HashMap;
+use std::sync::Weak;
+use std::time::Duration;
+
+use tidegate_control::{ControlStore, Spending, Usage};
+use tidegate_core::{Ask, Charge, Micros, Policy, Role};
+use tidegate_counters::{Batch, Counters as _, Hand, Mode, Take};
+use tidegate_server::{Fresh, Ledger, Node, Reset, Spent};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep};
+
+/// How often it is written down.
+const EVERY: Duration = Duration::from_millis(400);
+/// How long to wait before SQL that did not answer is asked again.
+const RETRY: Duration = Duration::from_secs(1);
+/// So much may wait for SQL.
+const WAITING_MAX: usize = 1 << 18;
+/// So many rows are written at once: a round that is short of time has at least written some.
+const ROWS: usize = 2_000;
+/// How often periods that nobody needs any more are forgotten, and how long they are kept after they began: two months.
+const FORGET_EVERY: Duration = Duration::from_secs(3_600);
+const KEPT_US: i64 = 62 * 86_400_000_000;
+
+/// See above.
+pub(super) struct Calendars {
+    node: Weak<Node>,
+    hand: Hand,
+    resets: mpsc::Receiver<Reset>,
+    /// What is not written down yet, by counter and period.
+    waiting: HashMap<(u128, i64), Spending>,
+    fresh: Vec<Fresh>,
+    /// Does SQL answer? It is told when that changes.
+    answers: bool,
+}
+
+impl Calendars {
+    /// On the thread that calls, whose hand on the counters is used.
+    pub(super) fn new(node: Weak<Node>, hand: Hand, resets: mpsc::Receiver<Reset>) -> Self {
+        Self { node, hand, resets, waiting: HashMap::new(), fresh: Vec::new(), answers: true }
+    }
+
+    /// For as long as the node lives.
+    pub(super) async fn run(mut self, store: ControlStore) {
+        let mut forgotten = None;
+        while let Some(node) = self.node.upgrade() {
+            let Some(ledger) = &node.ledger else { return };
+            self.gather(ledger);
+            let result = self.round(&node, ledger, &store).await;
+            self.tell(&result.err());
+            if self.answers && forgotten.is_none_or(|at: Instant| at.elapsed() > FORGET_EVERY) {
+                forgotten = Some(Instant::now());
+                let _ = store.forget_usage_before(wall(&node) - KEPT_US).await; // Another time.
+            }
+            let pause = if self.answers { EVERY } else { RETRY };
+            tokio::select! {
+                () = sleep(pause) => {}
+                () = ledger.hurried() => {}
+                Some(reset) = self.resets.recv() => self.reset(reset, &node, ledger, &store).await,
+            }
+        }
+    }
+
+    /// Takes what the threads that decide have seen.
+    fn gather(&mut self, ledger: &Ledger) {
+        let seen = ledger.take();
+        let mut left_out = 0;
+        for spent in &seen.spent {
+            let key = (spent.key.bits(), spent.period);
+            let is_full = self.waiting.len() >= WAITING_MAX && !self.waiting.contains_key(&key);
+            left_out += usize::from(is_full);
+            if !is_full {
+                self.note(spending(spent));
+            }
+        }
+        self.fresh.extend(seen.fresh);
+        left_out += self.fresh.len().saturating_sub(WAITING_MAX);
+        self.fresh.truncate(WAITING_MAX);
+        ledger.left_out(left_out);
+    }
+
+    fn note(&mut self, spending: Spending) {
+        let key = (spending.usage.key, spending.usage.period_start);
+        self.waiting.entry(key).and_modify(|known| *known = known.and(&spending)).or_insert(spending);
+    }
+
+    async fn round(&mut self, node: &Node, ledger: &Ledger, store: &ControlStore) -> Result<(), String> {
+        let restored = self.restore(node, ledger, store).await;
+        let mut written = 0;
+        while !self.waiting.is_empty() {
+            let rows: Vec<Spending> = self.waiting.values().take(ROWS).copied().collect();
+            if let Err(error) = store.flush_usage(&rows).await {
+                ledger.written(self.waiting.len(), written);
+                return Err(error.to_string());
+            }
+            for row in &rows {
+                self.waiting.remove(&(row.usage.key, row.usage.period_start));
+            }
+            written += rows.len();
+        }
+        ledger.written(0, written);
+        restored
+    }
+
+    /// Gives counters that were empty what SQL says was used of them. Before anything is written down: SQL still says what it was before
+    /// they were lost.
+    async fn restore(&mut self, node: &Node, ledger: &Ledger, store: &ControlStore) -> Result<(), String> {
+        while !self.fresh.is_empty() {
+            let some = &self.fresh[self.fresh.len().saturating_sub(ROWS)..];
+            let keys: Vec<u128> = some.iter().map(|fresh| fresh.key.bits()).collect();
+            let known = store.usage_of(&keys).await.map_err(|error| error.to_string())?;
+            let known: HashMap<(u128, i64), i64> =
+                known.iter().map(|known| ((known.key, known.period_start), known.used)).collect();
+            for _ in 0..keys.len() {
+                let Some(fresh) = self.fresh.last() else { break };
+                let used = known.get(&(fresh.key.bits(), fresh.period)).copied().unwrap_or(0);
+                if let Ok(used) = u64::try_from(used)
+                    && used > 0
+                {
+                    let spent = charge(node, &self.hand, fresh, used).await?;
+                    if let Some(spent) = spent {
+                        tracing::warn!(key = %spent.key, used, "a calendar's counter was empty, and has again what was used");
+                        ledger.restored();
+                        self.note(spending(&spent));
+                    }
+                }
+                self.fresh.pop();
+            }
+        }
+        Ok(())
+    }
+
+    async fn reset(&mut self, reset: Reset, node: &Node, ledger: &Ledger, store: &ControlStore) {
+        ledger.forget(reset.key);
+        self.waiting.remove(&(reset.key.bits(), reset.period));
+        self.fresh.retain(|fresh| fresh.key != reset.key);
+        let done = store.reset_usage(&[(reset.key.bits(), reset.period)], wall(node)).await;
+        let _ = reset.done.send(done.map_err(|error| error.to_string())); // Whoever does not wait any more does not need it.
+    }
+
+    fn tell(&mut self, error: &Option<String>) {
+        let answers = error.is_none();
+        if std::mem::replace(&mut self.answers, answers) != answers {
+            match error {
+                Some(why) => {
+                    tracing::error!(why, "what calendars use cannot be written down; it is kept until it can")
+                }
+                None => tracing::info!("what calendars use is written down again"),
+            }
+        }
+    }
+}
+
+/// Charges a counter what was used before it was lost; none if it has that already.
+async fn charge(node: &Node, hand: &Hand, fresh: &Fresh, used: u64) -> Result<Option<Spent>, String> {
+    let now = if matches!(hand, Hand::Redis(_)) { Micros::new(node.clock.wall_now_us()) } else { node.now() };
+    let held =
+        hand.inspect(fresh.key, fresh.tag, &fresh.limit, now).await.map_err(|error| error.to_string())?;
+    if held.used >= used {
+        return Ok(None); // It was charged at an attempt that got no answer.
+    }
+    let always = fresh.limit.clone().charging(Charge::Always).map_err(|error| error.to_string())?;
+    let mut batch = Batch::new();
+    batch.push([Take {
+        key: fresh.key,
+        tag: fresh.tag,
+        name: None,
+        limit: &always,
+        ask: Ask::Charge { cost: used },
+        role: Role::Enforce,
+        policy: Policy::STRICT,
+    }]);
+    hand.take(&mut batch, now).await;
+    if let Some(why) = batch.failure(0) {
+        return Err(why.to_string());
+    }
+    let answer = batch.answers(0).first().filter(|answer| !matches!(answer.mode, Mode::Degraded(_)));
+    let verdict = answer.ok_or_else(|| "the store did not answer".to_owned())?.verdict;
+    let used = u64::from(verdict.limit.saturating_sub(verdict.remaining)) + u64::from(verdict.debt);
+    let at_us = node.clock.wall_now_us();
+    Ok(Some(Spent { key: fresh.key, period: fresh.period, used, given_back: 0, at_us }))
+}
+
+fn spending(spent: &Spent) -> Spending {
+    let count = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+    let usage = Usage { key: spent.key.bits(), period_start: spent.period, used: count(spent.used) };
+    Spending { usage, given_back: count(spent.given_back), at: count(spent.at_us) }
+}
+
+fn wall(node: &Node) -> i64 {
+    i64::try_from(node.clock.wall_now_us()).unwrap_or(i64::MAX)
+}
