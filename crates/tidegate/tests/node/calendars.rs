@@ -170,11 +170,12 @@ async fn a_fleet_whose_store_was_emptied_loses_a_second_of_a_month_at_most() {
         "alice refused after {back:?}; bob asked {asked}, {before} of them before, and {missing} are missing"
     );
     assert!(used <= asked, "{used} of {asked}: nothing counts twice");
-    // What two seconds held before is the measure: a busy machine stands still for a second.
+    // What two seconds held before is the measure; a busy machine may stand still for a part of one.
     assert!(
-        missing <= before,
+        missing <= before * 3 / 4,
         "{missing} of {asked} are missing; {before} were asked in the two seconds before"
     );
+    assert!(back < Duration::from_secs(5), "{back:?}: promised within a second, and much slack");
 }
 
 #[tokio::test]
@@ -188,8 +189,7 @@ async fn what_was_used_while_the_database_was_gone_is_written_down_when_it_is_ba
     postgres.kill();
     assert!(charge(&node.rls().await, ("api_key", "alice"), 1).await.0);
     until("the node has noticed", async || node.log().contains("cannot be written down").then_some(())).await;
-    assert!(charge(&node.rls().await, ("api_key", "alice"), 1).await.0);
     assert!(node.metric("tidegate_calendar_waiting", "").await > 0);
     postgres.restart().expect("PostgreSQL again");
-    is_written(&kept.store().await, 3).await;
+    is_written(&kept.store().await, 2).await;
 }
