@@ -1,18 +1,18 @@
 //! What a running node is asked, over HTTP: shared by the verbs that ask one.
 
 use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use http::{Method, Request};
-use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::body::Bytes;
-use hyper_util::rt::TokioIo;
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Method};
 use serde_json::{Value, json};
-use tokio::net::TcpStream;
 
-/// The largest answer that is read.
-const ANSWER_BYTES_MAX: usize = 8 << 20;
+use super::http::{Place, Sent, exchange};
+
+/// Names who signs the certificates of nodes, for all verbs that ask one.
+pub(crate) const CA_VARIABLE: &str = "TIDEGATE_CA";
 /// What stands between two descriptors.
 const AND: &str = "+";
 
@@ -38,6 +38,9 @@ pub(crate) struct NodeAddress {
     /// The node's HTTP listener
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     node: String,
+    /// Who signed the node's certificate, as PEM [default: whom this machine trusts]
+    #[arg(long, value_name = "FILE", env = CA_VARIABLE, hide_env_values = true)]
+    ca: Option<PathBuf>,
     /// Seconds to wait for its answer
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     timeout: u64,
@@ -72,58 +75,28 @@ impl Asked {
 
 impl NodeAddress {
     fn post(&self, path: &str, body: &Value) -> io::Result<Value> {
-        if self.node.starts_with("https://") {
-            return Err(io::Error::other(
-                "a node that speaks TLS cannot be asked from here yet; use curl, see docs/http.md",
-            ));
-        }
-        let address = self.node.trim_start_matches("http://").trim_end_matches('/');
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let timeout = Duration::from_secs(self.timeout);
-        let posted =
-            runtime.block_on(async { tokio::time::timeout(timeout, post(address, path, body)).await });
-        let (status, bytes) =
-            posted.unwrap_or_else(|_| Err(io::Error::other("no answer in time"))).map_err(|error| {
-                let advice = "is it running, and is this its HTTP listener? (--node, `tidegate run`)";
-                io::Error::other(format!("the node at {address} cannot be asked: {error}; {advice}"))
-            })?;
-        let answer: Value = serde_json::from_slice(&bytes).map_err(|error| {
-            io::Error::other(format!("the node at {address} did not answer in JSON: {error}"))
+        let place = Place::read(&self.node)?;
+        let sent = Sent {
+            method: Method::POST,
+            path: path.into(),
+            headers: vec![(CONTENT_TYPE, HeaderValue::from_static("application/json"))],
+            body: body.to_string().into(),
+        };
+        let node = self.node.trim_start_matches("http://").trim_end_matches('/');
+        let given = exchange(&place, self.ca.as_deref(), sent, Duration::from_secs(self.timeout));
+        let given = given.map_err(|error| {
+            let advice = "is it running, and is this its HTTP listener? (--node, `tidegate run`)";
+            io::Error::other(format!("the node at {node} cannot be asked: {error}; {advice}"))
         })?;
-        match status {
+        let answer: Value = serde_json::from_slice(&given.body).map_err(|error| {
+            io::Error::other(format!("the node at {node} did not answer in JSON: {error}"))
+        })?;
+        match given.status {
             200..300 => Ok(answer),
-            _ => {
+            status => {
                 let message = answer["error"]["message"].as_str().unwrap_or("it does not say why");
                 Err(io::Error::other(format!("the node refuses to answer ({status}): {message}")))
             }
         }
-    }
-}
-
-async fn post(address: &str, path: &str, body: &Value) -> io::Result<(u16, Bytes)> {
-    let stream = TcpStream::connect(address).await?;
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
-    let request = Request::builder()
-        .method(Method::POST)
-        .uri(path)
-        .header("host", address)
-        .header("content-type", "application/json")
-        .body(Full::new(Bytes::from(body.to_string())))
-        .map_err(io::Error::other)?;
-    // It takes the sender along: the connection ends when nobody can send on it any more.
-    let answer = async move {
-        let response = sender.send_request(request).await.map_err(io::Error::other)?;
-        let status = response.status().as_u16();
-        let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
-        Ok((status, body.map_err(io::Error::other)?.to_bytes()))
-    };
-    let connection = async {
-        let _ = connection.await; // What broke is told by the answer that does not come.
-        std::future::pending().await
-    };
-    tokio::select! {
-        answer = answer => answer,
-        never = connection => never,
     }
 }

@@ -4,8 +4,10 @@ mod ask; // what a running node is asked
 mod check; // may this go on?
 mod completions; // for shells
 mod config; // rule files: check, show, schema, diff
+mod control; // quotas, tiers, rules, tokens: the admin API by hand
 mod exit; // what the numbers mean
 mod explain; // why?
+mod http; // one exchange with a server
 mod import; // rules of another limiter
 mod inspect; // what do counters hold?
 mod ratelimit; // in the place of envoyproxy/ratelimit
@@ -52,6 +54,9 @@ enum Verb {
     Import(import::Import),
     /// Test rules: requests in, verdicts out, at a time that only the test moves
     Test(test::Test),
+    /// What was changed by the admin API, by whom
+    #[command(subcommand)]
+    Audit(control::Audit),
     /// Print what a shell needs to complete commands
     Completions(completions::Completions),
 }
@@ -71,6 +76,7 @@ pub(crate) fn run() -> ExitCode {
         Verb::Config(config) => config.run().map(ExitCode::from),
         Verb::Import(import) => import.run().map(ExitCode::from),
         Verb::Test(test) => test.run().map(ExitCode::from),
+        Verb::Audit(audit) => audit.run().map(ExitCode::from),
         Verb::Completions(completions) => completions.run().map(ExitCode::from),
     };
     ended.unwrap_or_else(|trouble| {

@@ -31,6 +31,26 @@ pub(crate) fn write_json(value: &Value) -> io::Result<()> {
     write(&format!("{value:#}\n"))
 }
 
+/// Writes data to stdout as it came. Only a terminal is shown nothing that it would obey. Says whether anybody still reads.
+pub(crate) fn write_bytes(bytes: &[u8]) -> io::Result<bool> {
+    use io::{IsTerminal as _, Write as _};
+    let mut out = io::stdout().lock();
+    let written = match out.is_terminal() {
+        true => {
+            let tame = |letter: char| {
+                if letter.is_control() && !"\n\t".contains(letter) { '\u{fffd}' } else { letter }
+            };
+            let text: String = String::from_utf8_lossy(bytes).chars().map(tame).collect();
+            out.write_all(text.as_bytes())
+        }
+        false => out.write_all(bytes),
+    };
+    match written.and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        result => result.map(|()| true),
+    }
+}
+
 /// Rows as columns of equal width, under a head. What comes from files is shown with nothing in it that a terminal obeys.
 pub(crate) fn table<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> String {
     let rows: Vec<[String; N]> =

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches};
 use tidegate_config::{Code, FILE_VARIABLE, Given, Instead, Resolved, SETTINGS_FILE, Setting, resolve};
 
+use super::control;
 use crate::node::{fleet, xds};
 
 /// What the command line says about settings.
@@ -25,7 +26,8 @@ impl SettingFlags {
         // What is no text is told of where it is used; left out, it would be ignored in silence.
         let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
         let variables = std::env::vars_os().map(|(name, value)| (text(name), text(value)));
-        let variables = variables.collect();
+        // Some are not for nodes: they say whom to ask, and with which token.
+        let variables = variables.filter(|(name, _)| !control::VARIABLES.contains(&name.as_str())).collect();
         let given = Given { file: self.file.clone(), flags: self.flags.clone(), variables, instead };
         let mut resolved = resolve(&given);
         // Which stores there are is known where they are asked, and an error is told where it was written.
