@@ -21,10 +21,11 @@ Exit codes:
    0  yes: admitted, valid, the same, passed
    1  could not be done
    2  wrong usage
-   3  no: refused, warnings with --strict, differences, failed tests
+   3  no: refused, warnings with --strict, differences, failed tests, there is none, changed meanwhile
   78  a file is not valid
 
-Documents: docs/operating.md, docs/rules.md, docs/settings.md, docs/http.md, docs/diagnostics.md, docs/testing-rules.md";
+Documents: docs/operating.md, docs/rules.md, docs/settings.md, docs/http.md, docs/diagnostics.md, docs/testing-rules.md,
+docs/admin-api.md, docs/cli.md";
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {

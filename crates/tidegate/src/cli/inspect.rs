@@ -1,6 +1,6 @@
 //! `tidegate inspect`
 
-use std::io::{self, BufRead as _, IsTerminal as _, Read as _};
+use std::io;
 
 use clap::Args;
 use serde_json::Value;
@@ -68,26 +68,18 @@ impl Inspect {
         Ok(if counters.is_empty() { Exit::No } else { Exit::Yes })
     }
 
-    /// Shows what would be reset, and asks. Where nobody can answer, nobody is asked.
+    /// Shows what would be reset, and asks.
     fn is_meant(&self) -> io::Result<bool> {
-        if !io::stdin().is_terminal() {
-            return Err(io::Error::other("nobody can be asked whether this is meant: add --yes"));
-        }
+        output::need_somebody_to_ask()?;
         let answer = self.asked.send("/v1/inspect")?;
         let counters = answer["counters"].as_array().map_or(&[][..], Vec::as_slice);
         let used: Vec<String> = counters
             .iter()
             .map(|counter| format!("  {}: {} used", row(counter)[0], counter["used"]))
             .collect();
-        output::write(&format!("{}\nreset {} counters? [y/N] ", used.join("\n"), counters.len()))?;
-        let mut line = String::new();
-        io::stdin().lock().take(LINE_MAX).read_line(&mut line)?;
-        Ok(matches!(line.trim(), "y" | "Y" | "yes"))
+        output::is_meant(&format!("{}\nreset {} counters?", used.join("\n"), counters.len()))
     }
 }
-
-/// The longest answer that is read.
-const LINE_MAX: u64 = 64;
 
 fn reset_row(counter: &Value) -> [String; 3] {
     let text = |name: &str| counter[name].as_str().unwrap_or("-").to_string();

@@ -54,6 +54,21 @@ enum Verb {
     Import(import::Import),
     /// Test rules: requests in, verdicts out, at a time that only the test moves
     Test(test::Test),
+    /// What is agreed with single callers: tiers, limits of their own
+    #[command(subcommand)]
+    Quota(control::Quota),
+    /// Sets of limits with a name
+    #[command(subcommand)]
+    Tier(control::Tier),
+    /// Rules in force, rules by API, and the kill switch
+    #[command(subcommand)]
+    Rule(control::Rule),
+    /// What a caller has used
+    #[command(subcommand)]
+    Usage(control::Usage),
+    /// Who may use the admin API
+    #[command(subcommand)]
+    Token(control::Token),
     /// What was changed by the admin API, by whom
     #[command(subcommand)]
     Audit(control::Audit),
@@ -76,6 +91,11 @@ pub(crate) fn run() -> ExitCode {
         Verb::Config(config) => config.run().map(ExitCode::from),
         Verb::Import(import) => import.run().map(ExitCode::from),
         Verb::Test(test) => test.run().map(ExitCode::from),
+        Verb::Quota(quota) => quota.run().map(ExitCode::from),
+        Verb::Tier(tier) => tier.run().map(ExitCode::from),
+        Verb::Rule(rule) => rule.run().map(ExitCode::from),
+        Verb::Usage(usage) => usage.run().map(ExitCode::from),
+        Verb::Token(token) => token.run().map(ExitCode::from),
         Verb::Audit(audit) => audit.run().map(ExitCode::from),
         Verb::Completions(completions) => completions.run().map(ExitCode::from),
     };

@@ -51,6 +51,35 @@ pub(crate) fn write_bytes(bytes: &[u8]) -> io::Result<bool> {
     }
 }
 
+/// Asks whether something is meant. Where nobody can answer, nobody is asked.
+pub(crate) fn is_meant(question: &str) -> io::Result<bool> {
+    use io::{BufRead as _, Read as _};
+    need_somebody_to_ask()?;
+    write(&format!("{question} [y/N] "))?;
+    let mut line = String::new();
+    io::stdin().lock().take(LINE_MAX).read_line(&mut line)?;
+    Ok(matches!(line.trim(), "y" | "Y" | "yes"))
+}
+
+/// The longest answer that is read.
+const LINE_MAX: u64 = 64;
+
+pub(crate) fn need_somebody_to_ask() -> io::Result<()> {
+    match io::IsTerminal::is_terminal(&io::stdin()) {
+        true => Ok(()),
+        false => Err(io::Error::other("nobody can be asked whether this is meant: add --yes")),
+    }
+}
+
+/// A word as a shell takes it, to be shown in a command.
+pub(crate) fn word(said: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:@%+=,".contains(&byte);
+    match !said.is_empty() && said.bytes().all(is_plain) {
+        true => said.into(),
+        false => format!("'{}'", escaped(said).replace('\'', "'\\''")),
+    }
+}
+
 /// Rows as columns of equal width, under a head. What comes from files is shown with nothing in it that a terminal obeys.
 pub(crate) fn table<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> String {
     let rows: Vec<[String; N]> =

@@ -16,6 +16,7 @@ mod sockets; // RLS at a socket of the file system
 mod tls; // certificates
 mod calendars; // quotas of days and months, kept when counters are lost
 mod control; // quotas, tiers, states, by their effect
+mod verbs; // the same by hand: the verbs that ask the admin API
 mod fleet; // several nodes on one store
 mod internal; // calls that come from inside
 mod drop_in; // in the place of envoyproxy/ratelimit

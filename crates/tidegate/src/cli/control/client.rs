@@ -71,16 +71,31 @@ pub(super) struct Call {
     body: Option<(&'static str, Bytes)>,
     condition: Option<(HeaderName, HeaderValue)>,
     is_long: bool,
-    /// The command that shows what there is.
-    look: String,
+    looks: Looks,
+}
+
+/// The commands that show what there is.
+#[derive(Clone)]
+pub(super) struct Looks {
+    /// All such things.
+    pub(super) at_all: String,
+    /// This one, if it is one.
+    pub(super) at_one: Option<String>,
 }
 
 impl Call {
-    /// At a path whose parts are names that anybody may have given. `look` is the command that shows what there is.
-    pub(super) fn new(method: Method, parts: &[&str], look: impl Into<String>) -> Self {
+    /// At a path whose parts are names that anybody may have given. `at_all` is the command that shows what there is.
+    pub(super) fn new(method: Method, parts: &[&str], at_all: impl Into<String>) -> Self {
         let parts: Vec<String> = parts.iter().map(|part| encoded(part)).collect();
         let path = format!("/admin/v1/{}", parts.join("/"));
-        Self { method, path, body: None, condition: None, is_long: false, look: look.into() }
+        let looks = Looks { at_all: at_all.into(), at_one: None };
+        Self { method, path, body: None, condition: None, is_long: false, looks }
+    }
+
+    /// The command that shows what it is about.
+    pub(super) fn look(mut self, verb: &str, name: &str) -> Self {
+        self.looks.at_one = Some(format!("tidegate {verb} {}", output::word(name)));
+        self
     }
 
     pub(super) fn query(mut self, name: &str, value: Option<&str>) -> Self {
@@ -177,16 +192,16 @@ impl Admin {
 
     pub(super) fn ask(&self, call: Call) -> Result<Answer, Trouble> {
         let wait = Duration::from_secs(self.timeout) * if call.is_long { LONG } else { 1 };
-        let look = call.look.clone();
+        let looks = call.looks.clone();
         let place = Place::read(&self.admin)?;
         let given = exchange(&place, self.ca.as_deref(), self.sent(call)?, wait);
         let given = given.map_err(|error| self.unreachable(&error))?;
-        self.judged(given, &look)
+        self.judged(given, &looks)
     }
 
     /// Asks, and hands on what comes as it comes.
     pub(super) fn stream(&self, call: Call) -> Ended {
-        let look = call.look.clone();
+        let looks = call.looks.clone();
         let place = Place::read(&self.admin)?;
         let sent = self.sent(call)?;
         let mut is_read = true;
@@ -201,7 +216,7 @@ impl Admin {
         }
         let given = given.map_err(|error| self.unreachable(&error))?;
         if !(200..300).contains(&given.status) {
-            self.judged(given, &look)?;
+            self.judged(given, &looks)?;
         }
         Ok(Exit::Yes)
     }
@@ -281,10 +296,10 @@ impl Admin {
         Ok(value)
     }
 
-    fn judged(&self, given: Given, look: &str) -> Result<Answer, Trouble> {
+    fn judged(&self, given: Given, looks: &Looks) -> Result<Answer, Trouble> {
         let json = serde_json::from_slice(&given.body).unwrap_or(Value::Null);
         if !(200..300).contains(&given.status) {
-            let refused = refused(&self.admin, &given, &json, look);
+            let refused = refused(&self.admin, &given, &json, looks);
             return Err(Trouble::Refused(refused));
         }
         Ok(Answer { bytes: given.body, json })

@@ -4,9 +4,21 @@ mod client; // one call, and what comes of it
 mod problem; // why something cannot be done, as a sentence
 mod times; // instants and spans, as people write them
 mod show; // tables and records
+mod overrides; // limits of single callers and of tiers, on a command line
+mod documents; // what is read from a file
+mod quota; // what is agreed with single callers
+mod tier; // sets of limits with a name
+mod rule; // rules by API, and the kill switch
+mod usage; // what a caller has used
+mod token; // who may do what
 mod audit; // what was done
 
 pub(crate) use audit::Audit;
+pub(crate) use quota::Quota;
+pub(crate) use rule::Rule;
+pub(crate) use tier::Tier;
+pub(crate) use token::Token;
+pub(crate) use usage::Usage;
 
 use super::ask::CA_VARIABLE;
 

@@ -4,6 +4,7 @@ use hyper::body::Bytes;
 use serde_json::Value;
 use tidegate_config::escaped;
 
+use super::client::Looks;
 use crate::cli::exit::Exit;
 use crate::cli::http::Given;
 
@@ -16,37 +17,52 @@ pub(super) struct Refused {
     pub(super) told: String,
     /// As it came.
     pub(super) body: Bytes,
+    /// Is there no such thing?
+    pub(super) is_not_found: bool,
+    /// Was it changed meanwhile?
+    pub(super) is_conflict: bool,
 }
 
-/// What an answer that is not good means. `look` is the command that shows what there is.
-pub(super) fn refused(admin: &str, given: &Given, json: &Value, look: &str) -> Refused {
+/// What an answer that is not good means.
+pub(super) fn refused(admin: &str, given: &Given, json: &Value, looks: &Looks) -> Refused {
     let body = given.body.clone();
     let Some(kind) = json["type"].as_str().and_then(|said| said.strip_prefix("urn:tidegate:problem:")) else {
         let status = given.status;
         let told = format!(
             "what answers at {admin} is not the admin API of a node ({status}); `tidegate run` says where that is, and --admin names it"
         );
-        return Refused { exit: Exit::Failed, told, body };
+        return Refused { exit: Exit::Failed, told, body, is_not_found: false, is_conflict: false };
     };
     let text = |name: &str| json[name].as_str().map(escaped).unwrap_or_default();
-    let mut told = text("title");
-    if let Some(field) = json["field"].as_str().filter(|field| !["body", "document"].contains(field)) {
-        told += &format!(": {}", named(field));
-    }
-    if !json["detail"].is_null() {
-        told += &format!(": {}", text("detail"));
-    }
+    let field = json["field"].as_str().filter(|field| !["body", "document"].contains(field)).map(named);
+    // Some problems say it all by themselves.
+    let title = Some(text("title")).filter(|_| !["not-found", "version-conflict"].contains(&kind));
+    let detail = match (kind, json["current_version"].as_u64()) {
+        ("version-conflict", Some(0)) => "it is not as expected: there is none".into(),
+        ("version-conflict", Some(version)) => {
+            format!("somebody changed it, or it is not as expected: it has version {version} now")
+        }
+        _ => text("detail"),
+    };
     let errors = json["errors"].as_array().map_or(&[][..], Vec::as_slice);
+    // What is told below with its place need not be told before.
+    let is_told = errors.iter().any(|error| error["message"] == json["detail"]);
+    let mut told = [title, field, Some(detail).filter(|_| !is_told)]
+        .into_iter()
+        .flatten()
+        .collect::<Vec<_>>()
+        .join(": ");
     for error in errors.iter().take(ERRORS_MAX) {
         told += &format!("\n  {}", one_error(error));
     }
     if errors.len() > ERRORS_MAX {
         told += &format!("\n  and {} more", errors.len() - ERRORS_MAX);
     }
-    if let Some(advice) = advice(kind, json, given, look) {
+    if let Some(advice) = advice(kind, json, given, looks) {
         told += &format!("\n{advice}");
     }
-    Refused { exit: exit(kind, errors), told, body }
+    let (is_not_found, is_conflict) = (kind == "not-found", kind == "version-conflict");
+    Refused { exit: exit(kind, errors), told, body, is_not_found, is_conflict }
 }
 
 /// A field of the API, and the flag that says the same.
@@ -100,7 +116,8 @@ fn exit(kind: &str, errors: &[Value]) -> Exit {
 }
 
 /// What to do about it.
-fn advice(kind: &str, json: &Value, given: &Given, look: &str) -> Option<String> {
+fn advice(kind: &str, json: &Value, given: &Given, looks: &Looks) -> Option<String> {
+    let look = looks.at_one.as_deref().unwrap_or(&looks.at_all);
     let wait = || {
         let header = given.headers.get("retry-after").and_then(|value| value.to_str().ok());
         header
@@ -115,9 +132,9 @@ fn advice(kind: &str, json: &Value, given: &Given, look: &str) -> Option<String>
                 .into()
         }
         "forbidden" => "an admin makes a token that may: tidegate token create NAME --scope write".into(),
-        "not-found" => format!("see which there are: {look}"),
+        "not-found" => format!("see what there is: {}", looks.at_all),
         "version-conflict" => match json["current_version"].as_u64() {
-            Some(0) => "leave out --if-version to write it anew, or say --if-version 0".into(),
+            Some(0) => "to write it anew, leave out --if-version, or say --if-version 0".into(),
             Some(version) => {
                 format!(
                     "look at it ({look}), and if it is still to be so, repeat this with --if-version {version}"
@@ -125,8 +142,8 @@ fn advice(kind: &str, json: &Value, given: &Given, look: &str) -> Option<String>
             }
             None => format!("look at it: {look}"),
         },
-        "written-elsewhere" => {
-            "change it where it is written; `tidegate rule state` works for every rule".into()
+        "written-elsewhere" if looks.at_all.starts_with("tidegate rule") => {
+            "what it does can be set all the same: `tidegate rule state` works for every rule".into()
         }
         "too-many-tries" => format!("wait {} s, and see to the token first", wait()),
         "unavailable" => {

@@ -11,10 +11,14 @@ use tidegate_clock::Clock;
 const SPAN_MAX: Duration = Duration::from_secs(366 * 86_400 * 10);
 
 /// For `--help`.
-pub(super) const TIMES: &str = "TIME is 2026-12-01T00:00:00Z (also with an offset, +01:00), 2026-12-01 (midnight UTC), or a span from now: 90s, 30m, 12h, 7d.";
+pub(super) const TIMES: &str = "\
+TIME is 2026-12-01T00:00:00Z (or with an offset, +01:00), 2026-12-01 (midnight UTC),
+or a span from now: 90s, 30m, 12h, 7d";
 
 /// The same, where it is about what was.
-pub(super) const TIMES_AGO: &str = "TIME is 2026-12-01T00:00:00Z (also with an offset, +01:00), 2026-12-01 (midnight UTC), or so long ago: 90s, 30m, 12h, 7d.";
+pub(super) const TIMES_AGO: &str = "\
+TIME is 2026-12-01T00:00:00Z (or with an offset, +01:00), 2026-12-01 (midnight UTC),
+or so long ago: 90s, 30m, 12h, 7d";
 
 /// Which side of now a span is on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
