@@ -65,6 +65,7 @@ fn prepared(descriptors: &[&[(&str, &str)]]) -> &'static mut Prepared {
     let Ok((rules, _)) = rules else { panic!("the rules are not valid") };
     let places = || Places::new(PlaceLimits { all: 1, of_peer: 1 });
     let node = Node {
+        decides: true,
         rules,
         store: Store::Memory(Arc::new(Memory::new(MemorySize::of_bytes(1 << 20), NOW).expect("memory"))),
         xds: None,

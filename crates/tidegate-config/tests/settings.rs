@@ -67,7 +67,7 @@ fn every_setting_can_be_said_in_every_way() {
                 store: { url: 'redis://h', user: u, password_file: p, prefix: x, timeout: 5ms, connect_timeout: 1s, in_flight: 9, \
                   reference_names: true, reference_prefix: y, circuit: { failures: 6, within: 10s, open_for: 30s }, \
                   tls: { ca: a, certificate: c, key: k } }\n\
-                control: { enabled: true, listen: '127.0.0.1:3', database: 'postgres://u@h/d', password_file: p, allow_plain: true, \
+                control: { enabled: true, listen: '127.0.0.1:3', database: 'postgres://u@h/d', password_file: p, publish: false, allow_plain: true, \
                   tls_certificate: c, tls_key: k, tls_client_roots: r }\n\
                 node: { role: decide, threads: 3, deadline: 9ms, data: d, drain_delay: 1s, drain_timeout: 2s }\n\
                 log: { format: json, level: debug, refusals_per_second: 5 }\n";
@@ -123,6 +123,7 @@ fn every_setting_can_be_said_in_every_way() {
         let control = &settings.control;
         assert_eq!((control.enabled, control.listen.map(|at| at.port())), (true, Some(3)));
         assert_eq!((control.database.as_deref(), control.allow_plain), (Some("postgres://u@h/d"), true));
+        assert!(!control.publish);
         assert_eq!((settings.role, control.tls.is_some()), (Role::Decide, true));
         let store = &settings.store;
         assert_eq!((store.url.as_deref(), store.user.as_deref()), (Some("redis://h"), Some("u")));

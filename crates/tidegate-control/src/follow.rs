@@ -40,6 +40,8 @@ pub trait Sink: Send + Sync + 'static {
     fn is_at(&self, revision: Revision);
     /// The store answered: what is known is what is kept.
     fn heard(&self);
+    /// The store did not answer: what is known may be old.
+    fn heard_nothing(&self);
 }
 
 /// What is known so far, and who is told.
@@ -113,6 +115,7 @@ impl<S: Sink> Follow<S> {
                     LOOK_EVERY
                 }
                 Err(error) => {
+                    self.sink.heard_nothing();
                     if self.hears.replace(false) != Some(false) {
                         tracing::warn!(%error, "the control plane's database does not answer: decisions go on with what is known");
                     }

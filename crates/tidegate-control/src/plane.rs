@@ -51,6 +51,9 @@ pub trait Plane: Send + Sync + 'static {
     /// rule's.
     fn default_limit(&self, quota: &Quota) -> Option<LimitInForce>;
 
+    /// A call was answered with this status: for whoever counts them.
+    fn answered(&self, status: u16);
+
     /// What every counter of a caller holds, without charging: of each rule that is about the caller alone and whose values are known.
     fn usage<'a>(&'a self, domain: Option<&'a str>, api_key: &'a str) -> Pending<'a, Vec<Used>>;
 

@@ -187,6 +187,23 @@ pub struct QuotaMore {
 }
 
 impl Quota {
+    /// What it takes in memory, as far as can be told: what allocators add is rounded.
+    fn bytes(&self) -> usize {
+        const COUNTS: usize = 2 * size_of::<usize>(); // Of an `Arc`.
+        let text = |text: &str| allocated(text.len());
+        let tier = self.tier.as_deref().map_or(0, |tier| allocated(COUNTS + tier.len()));
+        let overrides = self.overrides.iter().map(|one| {
+            let levels = one.below.iter().map(|(key, value)| text(key) + text(value));
+            allocated(size_of_val(&*one.below)) + levels.sum::<usize>()
+        });
+        let more = self.more.as_deref().map_or(0, |more| {
+            let texts = [&more.domain, &more.user, &more.client].into_iter().flatten().map(|one| text(one));
+            allocated(size_of::<QuotaMore>()) + texts.sum::<usize>()
+        });
+        let own = allocated(COUNTS + size_of::<Self>()) + text(&self.caller) + tier + more;
+        own + allocated(size_of_val(&*self.overrides)) + overrides.sum::<usize>()
+    }
+
     /// Is it about a caller in this domain?
     pub(crate) fn is_of(&self, domain: &Domain) -> bool {
         match self.more.as_ref().and_then(|more| more.domain.as_deref()) {
@@ -204,6 +221,11 @@ impl Quota {
         };
         Some(Entry { key, value: value.as_deref()? })
     }
+}
+
+/// What so many bytes take of an allocator, whose smallest steps are of sixteen.
+fn allocated(bytes: usize) -> usize {
+    bytes.next_multiple_of(16)
 }
 
 /// How a caller may be called besides its own name.
@@ -236,6 +258,8 @@ pub struct Quotas {
     tiers: RwLock<Arc<[Tier]>>,
     /// How many callers are kept.
     callers: AtomicUsize,
+    /// What their records take.
+    bytes: AtomicUsize,
     /// How many tiers.
     tier_count: AtomicUsize,
 }
@@ -256,6 +280,7 @@ impl Default for Quotas {
             shards: (0..SHARDS).map(|_| RwLock::default()).collect(),
             tiers: RwLock::new(Arc::new([])),
             callers: AtomicUsize::new(0),
+            bytes: AtomicUsize::new(0),
             tier_count: AtomicUsize::new(0),
         }
     }
@@ -278,6 +303,15 @@ impl Quotas {
         self.callers.load(Ordering::Relaxed)
     }
 
+    /// What all of them take in memory, the table included.
+    pub fn bytes(&self) -> usize {
+        let tables = self
+            .shards
+            .iter()
+            .map(|shard| shard.read().unwrap_or_else(PoisonError::into_inner).allocation_size());
+        self.bytes.load(Ordering::Relaxed) + tables.sum::<usize>()
+    }
+
     /// What is kept about a caller.
     #[inline]
     pub fn of(&self, caller: &str) -> Option<Arc<Quota>> {
@@ -293,8 +327,12 @@ impl Quotas {
     pub fn put(&self, quota: Quota) {
         let hash = self.hasher.hash_one(&*quota.caller);
         let mut shard = self.shard(hash).write().unwrap_or_else(PoisonError::into_inner);
+        self.bytes.fetch_add(quota.bytes(), Ordering::Relaxed);
         match shard.find_mut(hash, |other| other.caller == quota.caller) {
-            Some(other) => *other = Arc::new(quota),
+            Some(other) => {
+                self.bytes.fetch_sub(other.bytes(), Ordering::Relaxed);
+                *other = Arc::new(quota);
+            }
             None => {
                 shard.insert_unique(hash, Arc::new(quota), |other| self.hasher.hash_one(&*other.caller));
                 self.callers.fetch_add(1, Ordering::Relaxed);
@@ -307,8 +345,10 @@ impl Quotas {
         let hash = self.hasher.hash_one(caller);
         let mut shard = self.shard(hash).write().unwrap_or_else(PoisonError::into_inner);
         let found = shard.find_entry(hash, |quota| *quota.caller == *caller);
-        let was_there = found.map(|entry| drop(entry.remove())).is_ok();
-        if was_there {
+        let gone = found.map(|entry| entry.remove().0).ok();
+        let was_there = gone.is_some();
+        if let Some(gone) = gone {
+            self.bytes.fetch_sub(gone.bytes(), Ordering::Relaxed);
             self.callers.fetch_sub(1, Ordering::Relaxed);
         }
         was_there
@@ -319,7 +359,13 @@ impl Quotas {
         for shard in &self.shards {
             let mut shard = shard.write().unwrap_or_else(PoisonError::into_inner);
             let before = shard.len();
-            shard.retain(|quota| keep(quota));
+            shard.retain(|quota| {
+                let stays = keep(quota);
+                if !stays {
+                    self.bytes.fetch_sub(quota.bytes(), Ordering::Relaxed);
+                }
+                stays
+            });
             self.callers.fetch_sub(before - shard.len(), Ordering::Relaxed);
         }
     }
@@ -392,6 +438,26 @@ mod tests {
         assert!(quotas.of("key-11").is_some() && quotas.of("key-12").is_none());
         quotas.retain(|_| false);
         assert!(quotas.is_empty());
+    }
+
+    #[test]
+    fn bytes_are_those_of_what_is_kept_now() {
+        let quotas = Quotas::default();
+        let tables = |quotas: &Quotas| quotas.bytes() - quotas.bytes.load(Ordering::Relaxed);
+        assert_eq!(quotas.bytes(), 0);
+        quotas.put(quota("somebody", "pro"));
+        let plain = quotas.bytes.load(Ordering::Relaxed);
+        assert!((64..=256).contains(&plain) && tables(&quotas) >= 8, "{plain} and {}", tables(&quotas));
+        let own = Override::new(Box::new([]), Grant { amount: 1, unit: QuotaUnit::Day });
+        quotas.put(Quota { overrides: vec![own; 4].into(), ..quota("somebody", "pro") });
+        let with_four = quotas.bytes.load(Ordering::Relaxed);
+        assert!(with_four >= plain + 4 * size_of::<Override>(), "{plain} {with_four}");
+        quotas.put(quota("somebody", "pro"));
+        assert_eq!(quotas.bytes.load(Ordering::Relaxed), plain, "written again");
+        quotas.put(quota("else", "pro"));
+        quotas.remove("somebody");
+        quotas.retain(|_| false);
+        assert_eq!(quotas.bytes.load(Ordering::Relaxed), 0, "gone");
     }
 
     #[test]

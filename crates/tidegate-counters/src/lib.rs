@@ -21,9 +21,9 @@ pub use hand::{Hand, Store};
 pub use memory::{Loaded, Memory, MemoryError, MemorySize, SnapshotError, Stats};
 #[cfg(not(loom))]
 pub use redis::{
-    Address, CircuitSettings, CircuitState, CircuitStats, DenialStats, Login, Password, RedisCounters,
-    RedisSettings, RedisStats, RedisStore, STORE_TIMES_US, ServerStats, StoreClock, StoreTls, Times,
-    Topology, UrlError,
+    Address, CircuitSettings, CircuitState, CircuitStats, DenialStats, Login, NewsEars, Password,
+    RedisCounters, RedisSettings, RedisStats, RedisStore, STORE_TIMES_US, ServerStats, StoreClock, StoreTls,
+    Times, Topology, UrlError,
 };
 
 /// A store of counters.

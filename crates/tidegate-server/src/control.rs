@@ -2,6 +2,12 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use tidegate_telemetry::{AdminCall, ControlGauges};
+
+/// Whoever was heard of no longer ago than this is followed, unless asking went wrong since: a node asks every four seconds, and waits
+/// three for an answer.
+const FOLLOWED_S: u64 = 8;
+
 /// How far it is.
 #[derive(Debug, Default)]
 pub struct ControlStatus {
@@ -9,14 +15,21 @@ pub struct ControlStatus {
     pub place: String,
     loaded: AtomicBool,
     revision: AtomicU64,
+    /// When it was heard of last; at first, when the node began to ask.
     heard_us: AtomicU64,
+    has_heard: AtomicBool,
+    /// Did it go wrong the last time?
+    fails: AtomicBool,
+    follow_errors: AtomicU64,
     rules_refused: AtomicBool,
+    has_api: AtomicBool,
+    calls: [AtomicU64; AdminCall::ALL.len()],
 }
 
 impl ControlStatus {
     /// Nothing is known yet of what is kept there.
-    pub fn new(place: String) -> Self {
-        Self { place, ..Self::default() }
+    pub fn new(place: String, now_us: u64) -> Self {
+        Self { place, heard_us: AtomicU64::new(now_us), ..Self::default() }
     }
 
     /// All that was kept at this revision is in force.
@@ -28,6 +41,24 @@ impl ControlStatus {
     /// The database answered, at this time in µs since 1970.
     pub fn heard(&self, at_us: u64) {
         self.heard_us.store(at_us, Ordering::Relaxed);
+        self.has_heard.store(true, Ordering::Relaxed);
+        self.fails.store(false, Ordering::Relaxed);
+    }
+
+    /// The database did not answer.
+    pub fn heard_nothing(&self) {
+        self.fails.store(true, Ordering::Relaxed);
+        self.follow_errors.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The API is served here.
+    pub fn has_api(&self) {
+        self.has_api.store(true, Ordering::Relaxed);
+    }
+
+    /// The API answered a call with this status.
+    pub fn answered(&self, status: u16) {
+        self.calls[AdminCall::of(status) as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Could the last rules by API not be put in force?
@@ -45,18 +76,32 @@ impl ControlStatus {
         self.revision.load(Ordering::Relaxed)
     }
 
-    /// For how many seconds nothing was heard of the database; none where it never was.
-    pub fn stale_seconds(&self, now_us: u64) -> Option<u64> {
-        let heard = Some(self.heard_us.load(Ordering::Relaxed)).filter(|heard| *heard > 0)?;
-        Some(now_us.saturating_sub(heard) / 1_000_000)
+    /// For how many seconds the node has not been level with the database, as far as it knows: 0 while it is.
+    pub fn stale_seconds(&self, now_us: u64) -> u64 {
+        let silent_s = now_us.saturating_sub(self.heard_us.load(Ordering::Relaxed)) / 1_000_000;
+        let fails = self.fails.load(Ordering::Relaxed) || !self.has_heard.load(Ordering::Relaxed);
+        if fails || silent_s > FOLLOWED_S { silent_s } else { 0 }
+    }
+
+    /// For metrics.
+    pub(crate) fn gauges(&self, (keys, bytes): (usize, usize), now_us: u64) -> ControlGauges {
+        let calls = || std::array::from_fn(|result| self.calls[result].load(Ordering::Relaxed));
+        ControlGauges {
+            stale_seconds: self.stale_seconds(now_us),
+            revision: self.revision(),
+            follow_errors: self.follow_errors.load(Ordering::Relaxed),
+            quota_keys: keys as u64,
+            quota_bytes: bytes as u64,
+            admin_calls: self.has_api.load(Ordering::Relaxed).then(calls),
+        }
     }
 
     /// A line for people.
     pub(crate) fn told(&self, keys: usize, now_us: u64) -> String {
         let heard = match self.stale_seconds(now_us) {
-            None => "never heard of it since the start".to_owned(),
-            Some(0..=9) => "followed".to_owned(),
-            Some(seconds) => format!("not heard of it for {seconds} s; what is known stays in force"),
+            _ if !self.has_heard.load(Ordering::Relaxed) => "never heard of it since the start".to_owned(),
+            0 => "followed".to_owned(),
+            seconds => format!("not heard of it for {seconds} s; what is known stays in force"),
         };
         let refused = match self.rules_refused.load(Ordering::Relaxed) {
             true => "; its rules could not be put in force, those before stay",

@@ -112,6 +112,8 @@ pub struct ReplyStyle {
 
 /// A node: shared by its threads.
 pub struct Node {
+    /// Is it asked for decisions? One that is not tells of its health, and no more.
+    pub decides: bool,
     /// The rules.
     pub rules: Arc<LiveRules<InForce>>,
     /// The server that they come from, if they come from one.
@@ -243,6 +245,10 @@ impl Node {
             store,
             xds: self.xds.as_ref().map(|xds| xds.gauges()),
             calendars: self.ledger.as_ref().map(Ledger::gauges),
+            control: self.control.as_ref().map(|control| {
+                let quotas = &self.rules.in_force().quotas;
+                control.gauges((quotas.len(), quotas.bytes()), self.clock.wall_now_us())
+            }),
         }
     }
 

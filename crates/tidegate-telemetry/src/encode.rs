@@ -16,8 +16,8 @@ use crate::metrics::{CoreSums, DURATION_BOUNDS_US};
 use crate::rules::{PARTS, REMAINING_BOUNDS, RuleSums};
 use crate::table::{self, Kind, Metric};
 use crate::words::{
-    ConnectionRefused, Evicted, InternalCall, Place, Policy, Reason, RequestOutcome, Reservation, Said,
-    Server, XdsUpdate,
+    AdminCall, ConnectionRefused, Evicted, InternalCall, Place, Policy, Reason, RequestOutcome, Reservation,
+    Said, Server, XdsUpdate,
 };
 use crate::{Gauges, Metrics, RuleMetrics, StoreServer, log};
 
@@ -257,6 +257,7 @@ impl Page {
         Family::new(encoder, &table::RELOAD_FAILURES)?.counter(&[], gauges.reload_failures)?;
         self.write_xds(encoder)?;
         self.write_calendars(encoder)?;
+        self.write_control(encoder)?;
         let mut family = Family::new(encoder, &table::CONNECTIONS)?;
         for (server, open) in Server::ALL.iter().zip(gauges.connections) {
             family.gauge(&[server.word()], open)?;
@@ -273,6 +274,22 @@ impl Page {
         Family::new(encoder, &table::CALENDAR_WRITTEN)?.counter(&[], calendars.written)?;
         Family::new(encoder, &table::CALENDAR_RESTORED)?.counter(&[], calendars.restored)?;
         Family::new(encoder, &table::CALENDAR_LEFT_OUT)?.counter(&[], calendars.left_out)
+    }
+
+    /// Without a control plane there are no rows.
+    fn write_control(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let Some(control) = &self.gauges.control else { return Ok(()) };
+        Family::new(encoder, &table::CONFIG_STALE)?.gauge(&[], control.stale_seconds)?;
+        Family::new(encoder, &table::CONTROL_REVISION)?.gauge(&[], control.revision)?;
+        Family::new(encoder, &table::CONTROL_FOLLOW_ERRORS)?.counter(&[], control.follow_errors)?;
+        Family::new(encoder, &table::QUOTA_KEYS)?.gauge(&[], control.quota_keys)?;
+        Family::new(encoder, &table::QUOTA_BYTES)?.gauge(&[], control.quota_bytes)?;
+        let Some(calls) = &control.admin_calls else { return Ok(()) };
+        let mut family = Family::new(encoder, &table::ADMIN_CALLS)?;
+        for result in AdminCall::ALL {
+            family.counter(&[result.word()], calls[*result as usize])?;
+        }
+        Ok(())
     }
 
     /// Where rules come from files there are no rows.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidegate_core::Micros;
 
-use crate::words::Server;
+use crate::words::{AdminCall, Server};
 
 /// Values of the moment.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -54,6 +54,8 @@ pub struct Gauges {
     pub xds: Option<XdsGauges>,
     /// What becomes of charges of calendar quotas; none where they are not written down.
     pub calendars: Option<CalendarGauges>,
+    /// What the control plane keeps; none where there is none.
+    pub control: Option<ControlGauges>,
 }
 
 /// What becomes of charges of calendar quotas.
@@ -67,6 +69,23 @@ pub struct CalendarGauges {
     pub restored: u64,
     /// Charges that are not written down because too many waited, since the start.
     pub left_out: u64,
+}
+
+/// What is known of the control plane.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ControlGauges {
+    /// For how many seconds the node has not been level with the database; 0 while it is.
+    pub stale_seconds: u64,
+    /// The revision in force.
+    pub revision: u64,
+    /// Times that the database did not tell what has changed, since the start.
+    pub follow_errors: u64,
+    /// Callers with a record.
+    pub quota_keys: u64,
+    /// What these take.
+    pub quota_bytes: u64,
+    /// Calls of the API in the order of [`AdminCall::ALL`], since the start; none where it is not here.
+    pub admin_calls: Option<[u64; AdminCall::ALL.len()]>,
 }
 
 /// What is known of an xDS server.

@@ -29,7 +29,7 @@ pub mod reference; // what users of envoyproxy/ratelimit chart
 mod proof; // how many cases properties are tried on
 
 pub use encode::{CONTENT_TYPE, encode};
-pub use gauges::{Build, CalendarGauges, Gauges, StoreGauges, StoreServer, XdsGauges};
+pub use gauges::{Build, CalendarGauges, ControlGauges, Gauges, StoreGauges, StoreServer, XdsGauges};
 pub use label::Labels;
 pub use metrics::{CoreMetrics, Metrics};
 pub use refusals::{Refusal, RefusalLog};
@@ -37,4 +37,6 @@ pub use rules::{RULES_SHOWN_MAX, RuleMark, RuleMetrics};
 pub use table::{Kind, Label, Metric, TABLE};
 pub use top::{COUNTERS, Top, TopKey, TopKeys};
 pub use trace::trace_id_of;
-pub use words::{ConnectionRefused, InternalCall, Place, Reason, RequestOutcome, Reservation, Server};
+pub use words::{
+    AdminCall, ConnectionRefused, InternalCall, Place, Reason, RequestOutcome, Reservation, Server,
+};

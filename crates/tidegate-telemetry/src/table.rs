@@ -1,8 +1,8 @@
 //! Every metric, once: what is scraped, the document and its tests are made from this table.
 
 use crate::words::{
-    ConnectionRefused, Evicted, InternalCall, Place, Policy, Reason, RequestOutcome, Reservation, Said,
-    Server, XdsUpdate,
+    AdminCall, ConnectionRefused, Evicted, InternalCall, Place, Policy, Reason, RequestOutcome, Reservation,
+    Said, Server, XdsUpdate,
 };
 
 /// One metric.
@@ -338,6 +338,39 @@ table! {
         "charges",
         "Charges of calendar quotas that are not written there because too many waited.",
     );
+
+    CONFIG_STALE = Metric::gauge(
+        "ratelimit_config_stale_seconds",
+        "seconds",
+        "For how long the node has not been level with the control plane's database: 0 while it is. Decisions go on with what is known.",
+    );
+    CONTROL_REVISION = Metric::gauge(
+        "tidegate_control_revision",
+        "revision",
+        "The revision of the control plane that is in force. Nodes of a fleet that differ for longer than seconds are told different things.",
+    );
+    CONTROL_FOLLOW_ERRORS = Metric::counter(
+        "tidegate_control_follow_errors_total",
+        "times",
+        "Times that the control plane's database did not tell what has changed.",
+    );
+    QUOTA_KEYS = Metric::gauge(
+        "tidegate_quota_keys",
+        "keys",
+        "Callers with a record of their own: a tier, overrides, a user.",
+    );
+    QUOTA_BYTES = Metric::gauge(
+        "tidegate_quota_bytes",
+        "bytes",
+        "Memory that these records take, as far as the node can tell.",
+    );
+    ADMIN_CALLS = Metric::counter(
+        "tidegate_admin_calls_total",
+        "calls",
+        "Calls of the admin API, by what became of them: `refused` is any other 4xx, `throttled` a token check that was not made because too \
+         many before were worth nothing, `failed` a 5xx.",
+    )
+    .by(&[label("result", AdminCall::WORDS)]);
 
     LOG_LINES_LOST = Metric::counter(
         "tidegate_log_lines_lost_total",

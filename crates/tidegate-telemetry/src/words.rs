@@ -169,6 +169,35 @@ words! {
 }
 
 words! {
+    /// What became of a call of the admin API.
+    pub AdminCall {
+        /// It was carried out, or there was nothing to do.
+        Done = "done",
+        /// It had no token that is worth anything, or not enough of one.
+        Unauthorized = "unauthorized",
+        /// Its token was not even looked at.
+        Throttled = "throttled",
+        /// What it asked cannot be done.
+        Refused = "refused",
+        /// It could not be answered: the database is away, or something broke.
+        Failed = "failed",
+    }
+}
+
+impl AdminCall {
+    /// What a status of HTTP says became of it.
+    pub const fn of(status: u16) -> Self {
+        match status {
+            0..=399 => Self::Done,
+            401 | 403 => Self::Unauthorized,
+            429 => Self::Throttled,
+            400..=499 => Self::Refused,
+            _ => Self::Failed,
+        }
+    }
+}
+
+words! {
     /// What is answered when nothing can be counted.
     pub(crate) Policy {
         /// Go on.

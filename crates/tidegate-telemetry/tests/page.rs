@@ -8,8 +8,9 @@ use std::time::Duration;
 use support::{Page, book, node, page, verdict};
 use tidegate_core::{LimitError, Micros, OnStoreFailure, Outcome, Role, Verdict};
 use tidegate_telemetry::{
-    Build, CalendarGauges, ConnectionRefused, Gauges, InternalCall, Kind, Metric, Metrics, Place,
-    RequestOutcome, Reservation, RuleMetrics, Server, StoreGauges, StoreServer, TABLE, XdsGauges, encode,
+    Build, CalendarGauges, ConnectionRefused, ControlGauges, Gauges, InternalCall, Kind, Metric, Metrics,
+    Place, RequestOutcome, Reservation, RuleMetrics, Server, StoreGauges, StoreServer, TABLE, XdsGauges,
+    encode,
 };
 
 /// A node to which everything has happened, each thing another number of times.
@@ -67,6 +68,14 @@ fn busy() -> Result<Page, LimitError> {
         store: Some(store()),
         xds: Some(XdsGauges { connected: true, accepted: 39, rejected: 40 }),
         calendars: Some(CalendarGauges { waiting: 41, written: 42, restored: 43, left_out: 44 }),
+        control: Some(ControlGauges {
+            stale_seconds: 41,
+            revision: 42,
+            follow_errors: 43,
+            quota_keys: 44,
+            quota_bytes: 45,
+            admin_calls: Some([46, 47, 48, 49, 50]),
+        }),
     };
     Ok(Page::parse(&encode(&metrics, &rules, &gauges)))
 }
@@ -208,6 +217,16 @@ fn every_row_has_its_number() -> Result<(), LimitError> {
         ("tidegate_xds_connected", &[], 1.0),
         ("tidegate_xds_updates_total", &[("result", "accepted")], 39.0),
         ("tidegate_xds_updates_total", &[("result", "rejected")], 40.0),
+        ("ratelimit_config_stale_seconds", &[], 41.0),
+        ("tidegate_control_revision", &[], 42.0),
+        ("tidegate_control_follow_errors_total", &[], 43.0),
+        ("tidegate_quota_keys", &[], 44.0),
+        ("tidegate_quota_bytes", &[], 45.0),
+        ("tidegate_admin_calls_total", &[("result", "done")], 46.0),
+        ("tidegate_admin_calls_total", &[("result", "unauthorized")], 47.0),
+        ("tidegate_admin_calls_total", &[("result", "throttled")], 48.0),
+        ("tidegate_admin_calls_total", &[("result", "refused")], 49.0),
+        ("tidegate_admin_calls_total", &[("result", "failed")], 50.0),
         ("ratelimit_store_refreshes_total", &[], 30.0),
         ("ratelimit_remembered_denials_total", &[], 31.0),
         ("ratelimit_store_disagreements_total", &[], 32.0),

@@ -30,6 +30,7 @@ mod client; // asking a server something
 mod server; // one server
 mod certificates; // who it says it is
 mod postgres; // the store of the control plane
+mod say; // a word to it
 mod disk; // one that gets full
 mod slots; // which slot a key is in
 mod cluster; // several servers that share the slots

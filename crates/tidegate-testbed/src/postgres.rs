@@ -33,7 +33,7 @@ const STARTS_MAX: usize = 5;
 const LOG_TAIL_LINES: usize = 30;
 
 /// The one that may do everything, without a password.
-const USER: &str = "tidegate";
+pub(crate) const USER: &str = "tidegate";
 
 /// Ends a server whose test ended without doing so. A server that is asked to quit takes its shared memory with it.
 const GUARD: &str = r#"trap '' INT TERM HUP

@@ -57,6 +57,8 @@ pub struct ControlSettings {
     pub database: Option<String>,
     /// The file with its password.
     pub password_file: Option<PathBuf>,
+    /// Are edits told over the store of counters too?
+    pub publish: bool,
     /// May others reach it in plain text?
     pub allow_plain: bool,
     /// The files of its certificates.
@@ -83,6 +85,7 @@ impl Chosen<'_> {
             listen_said: self.is_said("control.listen"),
             database: self.text(DATABASE).map(String::from),
             password_file: self.path("control.password_file"),
+            publish: self.flag("control.publish"),
             allow_plain: self.flag("control.allow_plain"),
             tls: tls.map(|(certificate, key)| TlsSettings {
                 certificate,

@@ -454,6 +454,14 @@ static CONTROL: Place = Place {
         .ours(),
         Field::new("password_file", Kind::Text, "A file whose first line is the password for it. Read at the start.").ours(),
         Field::new(
+            "publish",
+            Kind::Flag,
+            "Where counters are in Redis: are edits told there too, on the channel `control` behind the store's prefix? So they arrive within \
+             a second where a pooler in front of PostgreSQL swallows its notifications. Needs `publish` and `subscribe`: see docs/redis.md.",
+        )
+        .ours()
+        .default("true"),
+        Field::new(
             "allow_plain",
             Kind::Flag,
             "May the API be reached from other machines without TLS? Tokens would be sent as plain text.",
@@ -471,7 +479,7 @@ static ROLES: &[Word] = &[
     Word::new("decide", "It decides. What the control plane keeps is followed, and changed by other nodes."),
     Word::new(
         "control",
-        "It has the control plane's API. Its other listeners are open too, for health and metrics.",
+        "It has the control plane's API and decides nothing: there is no RLS, and `http.listen` has `/livez`, `/readyz`, `/healthz` and `/metrics` alone.",
     ),
 ];
 

@@ -138,6 +138,7 @@ async fn serve(desk: Arc<Desk>, route: &'static Route, request: Request) -> Resp
     let answer = answer(&desk, route, request, &mut noted).await;
     let response = answer.unwrap_or_else(Problem::into_response);
     let status = response.status().as_u16();
+    desk.plane.answered(status);
     let (method, path) = (route.method.as_str(), route.path);
     let subject = noted.name.as_deref().map(|name| desk.doorman.alias(name)).unwrap_or_default();
     let actor = noted.actor.as_deref().unwrap_or_default();

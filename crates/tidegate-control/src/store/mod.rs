@@ -5,6 +5,7 @@ mod held; // a connection that somebody works with
 mod sqlite; // a file, for one node; with it `shared/`, what is said to both in the same words
 mod postgres; // a database that a fleet shares
 mod snapshot; // everything at one revision
+mod nudge; // somebody says that something has changed
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -26,11 +27,13 @@ use crate::model::{
     Verification, Version, Who, Written,
 };
 use held::Held;
+use nudge::Nudges;
 use snapshot::SnapshotOf;
 
 pub use snapshot::Snapshot;
 
-/// The schema that this program knows and writes. Each file in `migrations/` makes it one more.
+/// The schema that this program knows and writes. Each file in `migrations/` makes it one more, and only adds: programs of the version
+/// before go on with it.
 pub const SCHEMA_VERSION: u32 = 3;
 
 /// Is told before each step of a migration which one it is.
@@ -131,11 +134,24 @@ enum Database {
 #[derive(Clone)]
 struct Follower {
     revision: Arc<watch::Sender<Revision>>,
+    /// The last revision that was written here, for whoever tells others of it.
+    written: Arc<watch::Sender<Revision>>,
+    nudges: Arc<Nudges>,
     deadline: Duration,
     poll: Duration,
 }
 
 impl Follower {
+    /// A revision was written here.
+    fn wrote(&self, revision: Revision) {
+        self.tell(revision);
+        self.written.send_if_modified(|last| {
+            let is_later = revision > *last;
+            *last = revision.max(*last);
+            is_later
+        });
+    }
+
     /// Says whether it is news.
     fn tell(&self, revision: Revision) -> bool {
         self.revision.send_if_modified(|known| {
@@ -216,9 +232,7 @@ macro_rules! write {
                 match done.await {
                     Ok((value, revision)) => {
                         held.give_back();
-                        revision.inspect(|revision| {
-                            $store.inner.follower.tell(*revision);
-                        });
+                        revision.inspect(|revision| $store.inner.follower.wrote(*revision));
                         Ok(value)
                     }
                     Err(Error::Unavailable { why }) => Err(Error::Unavailable { why }),
@@ -242,6 +256,8 @@ impl ControlStore {
     pub async fn open(options: &Options) -> Result<Self> {
         let follower = Follower {
             revision: Arc::new(watch::Sender::new(0)),
+            written: Arc::new(watch::Sender::new(0)),
+            nudges: Arc::default(),
             deadline: options.deadline,
             poll: options.poll,
         };
@@ -270,7 +286,7 @@ impl ControlStore {
         self.inner.migrations
     }
 
-    /// The version of the database's schema. Above [`SCHEMA_VERSION`], nothing is written.
+    /// The version of the database's schema. More than one above [`SCHEMA_VERSION`], nothing is written.
     pub async fn schema_version(&self) -> Result<u32> {
         let (_, version) = read!(self, |connection| sql::trail::head(connection))?;
         Ok(u32::try_from(version).unwrap_or(u32::MAX))
@@ -279,6 +295,16 @@ impl ControlStore {
     /// Tells of changes from now on.
     pub fn wakeups(&self) -> Wakeups {
         Wakeups(self.inner.follower.revision.subscribe())
+    }
+
+    /// Tells of what this hand on the store writes from now on, and of nothing that others do.
+    pub fn own_writes(&self) -> Wakeups {
+        Wakeups(self.inner.follower.written.subscribe())
+    }
+
+    /// Somebody says that something has changed. It is looked whether that is so, soon and not too often; [`Self::wakeups`] tell it.
+    pub fn nudge(&self) {
+        self.inner.follower.nudges.nudge();
     }
 
     /// Ends all connections. Whatever is asked afterwards is unavailable.

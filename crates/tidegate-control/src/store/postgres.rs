@@ -7,8 +7,9 @@ use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use sqlx::{AssertSqlSafe, Executor as _, Pool};
 
 use super::held::Held;
-use super::{Follower, Options, SCHEMA_VERSION, within};
+use super::{Follower, Options, SCHEMA_VERSION, nudge, within};
 use crate::error::{Error, Result};
+use crate::model::Revision;
 
 // Compiled once for each database: see there.
 #[path = "shared/mod.rs"]
@@ -89,10 +90,13 @@ impl Database {
 
     /// Listens for as long as it lives, looks now and then whether something was missed, and connects again when it has to.
     pub(crate) async fn follow(reader: Pool<Db>, ears: Pool<Db>, follower: Follower) {
-        loop {
-            let _ = listen(&reader, &ears, &follower).await; // Whatever it was, listening again is all that there is to do.
-            tokio::time::sleep(LISTEN_PAUSE).await;
-        }
+        let listens = async {
+            loop {
+                let _ = listen(&reader, &ears, &follower).await; // Whatever it was, listening again is all that there is to do.
+                tokio::time::sleep(LISTEN_PAUSE).await;
+            }
+        };
+        tokio::join!(listens, nudge::heed(&follower, || revision(&reader, &follower)));
     }
 }
 
@@ -110,9 +114,8 @@ async fn listen(reader: &Pool<Db>, ears: &Pool<Db>, follower: &Follower) -> Resu
     let mut listener = listening?;
     loop {
         match tokio::time::timeout(follower.poll, listener.try_recv()).await {
-            Ok(Ok(Some(notification))) => {
-                follower.tell(notification.payload().parse().unwrap_or(0));
-            }
+            // Anybody who may connect may notify, and may say anything.
+            Ok(Ok(Some(_))) => follower.nudges.nudge(),
             Ok(Ok(None)) => return Ok(()),
             Ok(Err(error)) => return Err(error.into()),
             // Nothing was heard. If there was something to hear, this connection is deaf.
@@ -124,12 +127,16 @@ async fn listen(reader: &Pool<Db>, ears: &Pool<Db>, follower: &Follower) -> Resu
 
 /// Reads the revision; says whether it is news.
 async fn look(reader: &Pool<Db>, follower: &Follower) -> Result<bool> {
-    let revision = within(follower.deadline, async {
+    Ok(follower.tell(revision(reader, follower).await?))
+}
+
+async fn revision(reader: &Pool<Db>, follower: &Follower) -> Result<Revision> {
+    within(follower.deadline, async {
         let mut held = Held::of(reader).await?;
         let Some(connection) = held.connection() else { return Ok(0) };
         let (head, _) = sql::trail::head(connection).await?;
         held.give_back();
         Ok(head.seq)
-    });
-    Ok(follower.tell(revision.await?))
+    })
+    .await
 }

@@ -9,8 +9,9 @@ use sqlx::Pool;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 
 use super::held::Held;
-use super::{Follower, Options, SCHEMA_VERSION, within};
+use super::{Follower, Options, SCHEMA_VERSION, nudge, within};
 use crate::error::{Error, Result};
+use crate::model::Revision;
 
 // Compiled once for each database: see there.
 #[path = "shared/mod.rs"]
@@ -74,24 +75,26 @@ impl Database {
 
     /// Other processes may write to the same file: nobody tells of it, so it is looked at now and then.
     pub(crate) async fn follow(reader: Pool<Db>, follower: Follower) {
-        loop {
-            tokio::time::sleep(follower.poll).await;
-            let _ = look(&reader, &follower).await; // When it cannot be read, the next look may find more.
-        }
+        let looks = async {
+            loop {
+                tokio::time::sleep(follower.poll).await;
+                // When it cannot be read, the next look may find more.
+                let _ = revision(&reader, &follower).await.map(|revision| follower.tell(revision));
+            }
+        };
+        tokio::join!(looks, nudge::heed(&follower, || revision(&reader, &follower)));
     }
 }
 
-async fn look(reader: &Pool<Db>, follower: &Follower) -> Result<()> {
-    let revision = within(follower.deadline, async {
+async fn revision(reader: &Pool<Db>, follower: &Follower) -> Result<Revision> {
+    within(follower.deadline, async {
         let mut held = Held::of(reader).await?;
         let Some(connection) = held.connection() else { return Ok(0) };
         let (head, _) = sql::trail::head(connection).await?;
         held.give_back();
         Ok(head.seq)
     })
-    .await?;
-    follower.tell(revision);
-    Ok(())
+    .await
 }
 
 /// Waiting for others ends before the deadline of a whole operation does, so that it can be said why.

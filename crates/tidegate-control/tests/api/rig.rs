@@ -268,6 +268,8 @@ impl Plane for Process {
         ["api_platform", "shop"].contains(&domain).then(|| "api_key".into())
     }
 
+    fn answered(&self, _: u16) {}
+
     fn rules(&self) -> Vec<RuleInForce> {
         locked(&self.rules).clone()
     }

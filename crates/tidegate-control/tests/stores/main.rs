@@ -3,6 +3,7 @@
 mod support; // a fresh database for each, on both
 mod child; // this program again, as a process that is killed
 mod records; // quotas, tiers, rules, tokens, usage
+mod nudges; // notifications, which may lie
 mod trail; // the audit trail and what follows it
 mod migrations; // the schema, by one of many and interrupted
 mod faults; // kill -9, a full disk, a database that hangs

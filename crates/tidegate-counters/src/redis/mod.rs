@@ -11,6 +11,7 @@ mod flight; // requests whose counters are on several servers
 mod keys; // what counters are called
 mod lane; // one thread's way to the store
 mod replay; // what an answer means
+mod news; // what nodes tell each other
 mod script; // the scripts
 mod settings; // where the store is
 mod stats; // what operators are told
@@ -36,6 +37,7 @@ use lane::{KEPT_BYTES, Lane, garbled};
 use replay::Told;
 use wires::{Call, Servers};
 
+pub use news::NewsEars;
 pub use settings::{
     Address, CircuitSettings, Login, Password, RedisSettings, StoreClock, StoreTls, Topology, UrlError,
 };

@@ -75,6 +75,14 @@ impl HttpError {
         Self { message: format!("check {} of the list: {}", at + 1, self.message), ..self }
     }
 
+    /// It is asked of a process that does not decide.
+    pub(super) fn elsewhere(path: &str) -> Self {
+        let message = format!(
+            "{path} is not here: this process has the role `control`, which decides nothing; ask a node that decides"
+        );
+        Self { status: 404, code: "NOT_FOUND", message, methods: None }
+    }
+
     pub(super) fn not_found(path: &str) -> Self {
         let mut known: Vec<&str> = PATHS.iter().map(|(path, ..)| *path).collect();
         known.dedup();

@@ -71,14 +71,24 @@ enum Page {
     Metrics,
 }
 
+impl Page {
+    /// Is it about the process and not about what it counts?
+    fn is_of_health(self) -> bool {
+        matches!(self, Self::Live | Self::Ready | Self::Health | Self::Metrics)
+    }
+}
+
 async fn route(core: Rc<Core>, request: Request<Incoming>) -> Result<Answer, HttpError> {
     let path = request.uri().path();
-    if path == "/json" && core.node.stand_in.is_some() {
+    if path == "/json" && core.node.stand_in.is_some() && core.node.decides {
         return decide_json(&core, request).await;
     }
     let of_path: Vec<_> = PATHS.iter().filter(|(known, ..)| fits(known, path)).collect();
     // A path without a part that is open stands before those that have one.
-    let Some((first, ..)) = of_path.first() else { return Err(HttpError::not_found(path)) };
+    let Some((first, _, page)) = of_path.first() else { return Err(HttpError::not_found(path)) };
+    if !core.node.decides && !page.is_of_health() {
+        return Err(HttpError::elsewhere(path));
+    }
     let methods = of_path.iter().filter(|(known, ..)| known == first);
     // Whoever may read may ask whether there is something to read.
     let asked = if request.method() == Method::HEAD { &Method::GET } else { request.method() };

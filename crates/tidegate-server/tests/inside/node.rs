@@ -55,6 +55,7 @@ impl Inside {
             live.unwrap_or_else(|loaded| panic!("{}", loaded.report.render(&loaded.sources, Style::Plain)));
         let places = || Places::new(PlaceLimits { all: 100, of_peer: 100 });
         let node = Node {
+            decides: true,
             rules,
             xds: None,
             control: None,

@@ -77,12 +77,15 @@ fn serve(settings: Settings, drop_in: Option<DropIn>) -> io::Result<ExitCode> {
 
 /// What somebody at a terminal wants to know.
 fn greeting(running: &Running) -> String {
-    let [rls, http] = &running.serving.addresses;
+    let http = &running.serving.http;
     let debug =
         running.serving.debug.as_ref().map(|debug| format!("Debug http://{debug}  (/rlconfig, /stats)\n  "));
+    let (rls, on_http) = match &running.serving.rls {
+        Some(rls) => (format!("RLS   {rls}  (gRPC: point Envoy here)\n  "), "checks, /metrics, /readyz"),
+        None => (String::new(), "/metrics, /readyz"),
+    };
     let mut text = format!(
-        "Tidegate {} is running. {}\n\n  {}\
-         RLS   {rls}  (gRPC: point Envoy here)\n  HTTP  http://{http}  (checks, /metrics, /readyz)\n",
+        "Tidegate {} is running. {}\n\n  {}{rls}HTTP  http://{http}  ({on_http})\n",
         env!("CARGO_PKG_VERSION"),
         running.serving.counts_in(),
         debug.unwrap_or_default(),
@@ -90,7 +93,7 @@ fn greeting(running: &Running) -> String {
     if let Some(control) = running.serving.control_address {
         text += &format!("  Admin http://{control}  (quotas, tiers, rules; /openapi.json)\n");
     }
-    if running.serving.demo {
+    if running.serving.demo && running.serving.rls.is_some() {
         text += &format!(
             "\nThere is no folder `rules` here, so these are demo rules: 5 requests in any 10 seconds for each API key.\n\
              Try it, six times within ten seconds:\n\n  \

@@ -141,7 +141,9 @@ pub(super) fn follow(
 
 async fn beat(node: Weak<Node>, store: Arc<RedisStore>, mut agreed: bool, mut kept: FleetSecret) {
     let (hand, id) = (store.counters(), RandomState::new().hash_one(0_u8));
-    if agreed {
+    // A process that decides nothing spends nothing alone: it is no node that the limits are shared with.
+    let shows_up = node.upgrade().is_some_and(|node| node.decides);
+    if agreed && shows_up {
         show_up(&hand, id).await;
     }
     loop {
@@ -162,7 +164,9 @@ async fn beat(node: Weak<Node>, store: Arc<RedisStore>, mut agreed: bool, mut ke
                     tracing::info!(store = store.place(), "the store answers");
                 }
                 agreed = true;
-                show_up(&hand, id).await;
+                if shows_up {
+                    show_up(&hand, id).await;
+                }
             }
             Err(why) => {
                 if node.failures.line(&why, node.now()).is_some() {

@@ -107,8 +107,10 @@ pub(crate) struct Serving {
     beside: Beside,
     data: Data,
     settings: Settings,
-    /// Where it listens: RLS, then HTTP.
-    pub(crate) addresses: [ListenAt; 2],
+    /// Where it listens for RLS, if it decides.
+    pub(crate) rls: Option<ListenAt>,
+    /// Where it listens for HTTP: for checks if it decides, in any case for health and metrics.
+    pub(crate) http: ListenAt,
     /// Where it serves the pages of the reference server, if it stands in for it.
     pub(crate) debug: Option<ListenAt>,
     /// Where the control plane's API is, if it is here.
@@ -135,9 +137,14 @@ impl Running {
             settings.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
         let metrics = Metrics::new(threads);
         let client_name = drop_in.as_ref().and_then(|drop_in| drop_in.client_name.clone());
-        let rls = Door::open("rls.listen", Protocol::Rls, &settings.rls, client_name, &settings, &metrics)?;
+        let decides = settings.role.decides();
+        let rls = decides.then(|| {
+            Door::open("rls.listen", Protocol::Rls, &settings.rls, client_name, &settings, &metrics)
+        });
+        let rls = rls.transpose()?;
         let http = Door::open("http.listen", Protocol::Http, &settings.http, None, &settings, &metrics)?;
-        let addresses = [rls.listener.address()?, http.listener.address()?];
+        let rls_address = rls.as_ref().map(|rls| rls.listener.address()).transpose()?;
+        let http_address = http.listener.address()?;
         let debug = stand_in::doors(drop_in.as_ref(), &settings, &metrics)?;
         let debug_address = debug.first().map(|door| door.listener.address()).transpose()?;
 
@@ -173,9 +180,12 @@ impl Running {
         });
         let quotas = Arc::new(Quotas::default());
         let (source, rules) = rules::start(&settings, secret, threads, &store, &quotas, kept)?;
-        let mut control = control::plan(&settings, &data, &metrics, threads)?;
+        let mut control = control::plan(&settings, &data, &metrics, threads, &clock)?;
         let xds_status = xds.as_ref().map(|xds| Arc::new(XdsStatus::new(xds.server.to_string())));
+        let rls_places = rls.as_ref().map(|rls| rls.entrance.places.clone());
+        let rls_places = rls_places.unwrap_or_else(|| Places::new(PlaceLimits { all: 0, of_peer: 0 }));
         let node = Arc::new(Node {
+            decides,
             rules,
             xds: xds_status.clone(),
             control: control.as_ref().map(|control| control.status.clone()),
@@ -194,7 +204,7 @@ impl Running {
             rls: ReplyStyle { metadata: settings.rls_metadata, ..style(&settings.rls) },
             http: style(&settings.http),
             draining: AtomicBool::new(false),
-            places: [rls.entrance.places.clone(), http.entrance.places.clone()],
+            places: [rls_places, http.entrance.places.clone()],
             started_us: clock.wall_now_us(),
             reloaded_us: AtomicU64::new(clock.wall_now_us()),
             build: BUILD,
@@ -216,8 +226,8 @@ impl Running {
             stand_in::follow_health(&runtime, &node, beside.clone());
         }
         let certificates =
-            [&rls, &http].into_iter().filter_map(Door::follow_certificates).collect::<io::Result<_>>()?;
-        for door in [rls, http].into_iter().chain(debug) {
+            rls.iter().chain([&http]).filter_map(Door::follow_certificates).collect::<io::Result<_>>()?;
+        for door in rls.into_iter().chain([http]).chain(debug) {
             runtime.spawn(door.listener.accept(door.entrance, cores.clone(), cores.phases()));
         }
         match &node.store {
@@ -247,7 +257,8 @@ impl Running {
             beside,
             data,
             settings,
-            addresses,
+            rls: rls_address,
+            http: http_address,
             demo: source == Source::Demo,
             _following: following,
             _certificates: certificates,
@@ -276,6 +287,9 @@ impl Running {
         }
         let counters = Memory::new(MemorySize::of_bytes(settings.counters_memory), now)?;
         data.load_counters(&counters, now);
+        if !settings.role.decides() {
+            return Ok(Store::Memory(Arc::new(counters)));
+        }
         tracing::warn!(
             "counters are in memory: this node limits alone, and every other node grants the same limits again"
         );
@@ -287,6 +301,7 @@ impl Serving {
     /// Where it counts, for whoever starts it.
     pub(crate) fn counts_in(&self) -> String {
         match &self.node.store {
+            _ if !self.node.decides => "It has the control plane's API, and decides nothing.".into(),
             Store::Memory(_) => "It limits alone: counters are in its memory.".into(),
             Store::Redis(redis) => {
                 format!("Its counters are in Redis at {}: the fleet shares them.", redis.place())
@@ -363,6 +378,9 @@ fn style(said: &ListenerSettings) -> ReplyStyle {
 
 /// Whoever can reach a rate limit service can spend everybody's limits.
 fn tell_public(settings: &Settings) {
+    if !settings.role.decides() {
+        return; // Nothing is spent there.
+    }
     for (setting, said) in [("rls.listen", &settings.rls), ("http.listen", &settings.http)] {
         let public =
             said.listen.as_ref().and_then(ListenAt::address).filter(|address| !address.ip().is_loopback());

@@ -9,7 +9,7 @@ use tidegate_testbed::{Postgres, PostgresOptions};
 use crate::support::messages::Descriptor;
 use crate::support::{Node, Setup, asks, descriptor, until};
 
-const RULES: &str = "\
+pub(crate) const RULES: &str = "\
 domain: api
 match: path
 descriptors:
@@ -28,7 +28,7 @@ descriptors:
 /// Where something is kept; what keeps it lives as long as this.
 pub(crate) struct Kept {
     pub(crate) setup: Setup,
-    options: Options,
+    pub(crate) options: Options,
     pub(crate) postgres: Option<Postgres>,
 }
 
@@ -39,7 +39,7 @@ impl Kept {
         Self { setup, options, postgres: None }
     }
 
-    fn postgres() -> Self {
+    pub(crate) fn postgres() -> Self {
         Self::on_postgres(RULES)
     }
 
@@ -50,7 +50,7 @@ impl Kept {
         Self { setup, options: Options::postgres(url), postgres: Some(postgres) }
     }
 
-    fn both() -> [Self; 2] {
+    pub(crate) fn both() -> [Self; 2] {
         Self::both_with(RULES)
     }
 
@@ -65,15 +65,15 @@ impl Kept {
     }
 }
 
-fn who() -> Who {
+pub(crate) fn who() -> Who {
     Who::new("test", "127.0.0.1")
 }
 
-fn tier(key: &str, tier: &str) -> Quota {
+pub(crate) fn tier(key: &str, tier: &str) -> Quota {
     Quota { tier: Some(tier.into()), ..Quota::of(key) }
 }
 
-fn grant(descriptor: &str, amount: u32) -> Override {
+pub(crate) fn grant(descriptor: &str, amount: u32) -> Override {
     Override {
         descriptor: descriptor.into(),
         requests_per_unit: amount,
@@ -84,20 +84,20 @@ fn grant(descriptor: &str, amount: u32) -> Override {
 }
 
 /// The limit that speaks for a caller, without charging; none is no limit.
-async fn limit(node: &Node, entries: &[(&str, &str)]) -> Option<u32> {
+pub(crate) async fn limit(node: &Node, entries: &[(&str, &str)]) -> Option<u32> {
     let peek = Descriptor { hits_addend: Some(0), ..descriptor(entries) };
     let answer = node.rls().await.ask(&asks("api", [peek])).await;
     answer.statuses.first().and_then(|status| Some(status.current_limit.as_ref()?.requests_per_unit))
 }
 
 /// Is a request of a caller admitted? It is charged.
-async fn admits(node: &Node, key: &str) -> bool {
+pub(crate) async fn admits(node: &Node, key: &str) -> bool {
     let answer = node.rls().await.ask(&asks("api", [descriptor(&[("api_key", key)])])).await;
     answer.overall_code == 1
 }
 
 /// Waits until a caller has this limit; says how long that took.
-async fn has_limit(node: &Node, entries: &[(&str, &str)], expected: Option<u32>) -> Duration {
+pub(crate) async fn has_limit(node: &Node, entries: &[(&str, &str)], expected: Option<u32>) -> Duration {
     let watch = Stopwatch::start();
     let what = format!("{entries:?} has {expected:?}");
     until(&what, async || (limit(node, entries).await == expected).then_some(())).await;
@@ -248,8 +248,8 @@ async fn a_node_that_knows_no_quotas_yet_is_not_ready() {
 
 /// Somebody at the API of a node.
 pub(crate) struct Admin<'n> {
-    node: &'n Node,
-    token: String,
+    pub(crate) node: &'n Node,
+    pub(crate) token: String,
 }
 
 impl<'n> Admin<'n> {
@@ -341,7 +341,7 @@ async fn what_the_api_is_told_holds_for_the_next_request() {
 #[tokio::test]
 async fn one_process_is_asked_by_people_and_two_by_envoy() {
     let kept = Kept::postgres();
-    let control = kept.setup.start();
+    let control = kept.setup.clone().set("node-role", "control").start();
     let url = kept.postgres.as_ref().expect("PostgreSQL").url("postgres");
     let nodes = ["one", "two"].map(|_| {
         Setup::new(RULES)

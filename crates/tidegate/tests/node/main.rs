@@ -17,6 +17,9 @@ mod tls; // certificates
 mod calendars; // quotas of days and months, kept when counters are lost
 mod control; // quotas, tiers, states, by their effect
 mod verbs; // the same by hand: the verbs that ask the admin API
+mod control_alone; // a process that decides nothing
+mod control_faults; // its database away, hanging, telling nothing
+mod control_metrics; // what operators see of the control plane
 mod fleet; // several nodes on one store
 mod internal; // calls that come from inside
 mod drop_in; // in the place of envoyproxy/ratelimit

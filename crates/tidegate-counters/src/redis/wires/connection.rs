@@ -102,7 +102,7 @@ impl Connection {
     ) -> Result<Rc<Self>, OpenFailed> {
         let password = password(settings).await?;
         let traffic = Arc::<Traffic>::default();
-        let stream = Stream { inner: Inner::connect(address, settings).await?, traffic: traffic.clone() };
+        let stream = Stream::of(address, settings, traffic.clone()).await?;
         let config = AsyncConnectionConfig::new()
             .set_response_timeout(None) // Every wait has a deadline of ours.
             .set_connection_timeout(None)
@@ -266,7 +266,7 @@ fn presented_badly(
 }
 
 /// The password, read anew if it is in a file.
-async fn password(settings: &RedisSettings) -> Result<Option<String>, OpenFailed> {
+pub(super) async fn password(settings: &RedisSettings) -> Result<Option<String>, OpenFailed> {
     let path = match &settings.password {
         None => return Ok(None),
         Some(Password::Text(text)) => return Ok(Some(text.clone())),
@@ -301,9 +301,24 @@ async fn read(path: std::path::PathBuf) -> Result<Vec<u8>, String> {
 }
 
 /// What is sent over, and how often it was.
-struct Stream {
+pub(super) struct Stream {
     inner: Inner,
     traffic: Arc<Traffic>,
+}
+
+impl Stream {
+    /// Connects, and says nothing yet.
+    pub(super) async fn connect(address: &Address, settings: &RedisSettings) -> Result<Self, OpenFailed> {
+        Self::of(address, settings, Arc::default()).await
+    }
+
+    async fn of(
+        address: &Address,
+        settings: &RedisSettings,
+        traffic: Arc<Traffic>,
+    ) -> Result<Self, OpenFailed> {
+        Ok(Self { inner: Inner::connect(address, settings).await?, traffic })
+    }
 }
 
 #[derive(Default)]

@@ -6,6 +6,7 @@ mod link; // one thread's way to one server
 mod map; // reading which server answers for which slot
 mod reply; // what errors mean
 mod connection; // one connection; the only file that knows how the crate connects
+mod ears; // one that only listens
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -25,6 +26,7 @@ use link::{Link, NoConnection, Outcome};
 use reply::{Meaning, advice, meaning, words};
 use servers::{Server, jittered};
 
+pub(super) use ears::Ears;
 pub(super) use servers::Servers;
 
 /// How often a call may be sent elsewhere, because a server said so or could not be reached.

@@ -90,6 +90,10 @@ impl Sink for Apply {
             self.status.heard(node.clock.wall_now_us());
         }
     }
+
+    fn heard_nothing(&self) {
+        self.status.heard_nothing();
+    }
 }
 
 /// A record in the words of decisions.

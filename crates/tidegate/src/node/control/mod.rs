@@ -4,6 +4,7 @@
 mod apply; // what is kept, put in force
 mod calendars; // what they used, in SQL
 mod plane; // what the API asks of the node
+mod news; // edits, told over Redis as well
 
 use std::convert::Infallible;
 use std::io;
@@ -17,11 +18,13 @@ use axum::Router;
 use axum::body::Body;
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
+use tidegate_clock::Clock;
 use tidegate_config::{ControlSettings, ListenAt, ListenerSettings, Settings};
 use tidegate_control::api::auth::bootstrap;
 use tidegate_control::api::{self, Api, ApiOptions};
 use tidegate_control::{ControlStore, Error, Follow, LastGood, Options};
 use tidegate_core::Quotas;
+use tidegate_counters::Store;
 use tidegate_server::rls::Beside;
 use tidegate_server::{ControlStatus, Cores, Ledger, Node, Peer, Protocol, Reset, Serve};
 use tidegate_telemetry::Metrics;
@@ -40,6 +43,8 @@ use plane::NodePlane;
 pub(super) const API: &str = "api:";
 /// How long to wait before a database that cannot be opened is tried again.
 const RETRY: Duration = Duration::from_secs(1);
+/// How long the database may take for anything. Whoever asks the API is told within three seconds that it does not answer.
+const DATABASE_MAX: Duration = Duration::from_millis(2_500);
 /// The API is for people and their tools.
 const CONNECTIONS_MAX: usize = 256;
 const CONNECTIONS_PER_PEER_MAX: usize = 64;
@@ -57,6 +62,7 @@ pub(super) struct Plan {
     pub(super) ledger: Option<Ledger>,
     resets: mpsc::Receiver<Reset>,
     door: Option<Door>,
+    publishes: bool,
     pub(super) address: Option<SocketAddr>,
 }
 
@@ -66,22 +72,31 @@ pub(super) fn plan(
     data: &Data,
     metrics: &Arc<Metrics>,
     threads: usize,
+    clock: &Clock,
 ) -> Result<Option<Plan>, StartError> {
     let control = &settings.control;
+    let is_all_there_is = !settings.role.decides();
     if !control.enabled {
-        return Ok(None);
+        return match is_all_there_is {
+            true => Err(StartError::Control("enabled: node.role is `control`, and there is none".into())),
+            false => Ok(None),
+        };
     }
     let (options, last_good, place) = match (&control.database, data.folder()) {
         (Some(url), folder) => {
             let url = with_password(url, control)?;
             let shown = shown(&url);
             let last_good = folder.map(|folder| LastGood::new(folder.join(LAST_GOOD), shown.clone()));
-            (Options::postgres(url), last_good, format!("PostgreSQL ({shown})"))
+            (Options::postgres(url).deadline(DATABASE_MAX), last_good, format!("PostgreSQL ({shown})"))
         }
         (None, Some(folder)) => {
             let file = folder.join(SQLITE);
             let place = format!("SQLite ({})", file.display());
-            (Options::sqlite(file), None, place)
+            (Options::sqlite(file).deadline(DATABASE_MAX), None, place)
+        }
+        (None, None) if is_all_there_is => {
+            let why = "database: node.role is `control`, and there is no folder for data (node.data) for one";
+            return Err(StartError::Control(why.into()));
         }
         (None, None) => {
             tracing::warn!(
@@ -96,9 +111,14 @@ pub(super) fn plan(
     };
     let address = door.as_ref().map(|door| door.listener.address()).transpose()?;
     let address = address.as_ref().and_then(ListenAt::address);
-    let status = Arc::new(ControlStatus::new(place));
+    let has_api = door.is_some();
+    let status = Arc::new(ControlStatus::new(place, clock.wall_now_us()));
+    if has_api {
+        status.has_api();
+    }
     let (ledger, resets) = Ledger::new(threads);
-    Ok(Some(Plan { options, last_good, status, ledger: Some(ledger), resets, door, address }))
+    let (ledger, publishes) = (Some(ledger), control.publish);
+    Ok(Some(Plan { options, last_good, status, ledger, resets, door, publishes, address }))
 }
 
 /// Takes the address of the API. One that nobody asked for may be taken already.
@@ -116,7 +136,7 @@ fn open(
     };
     match Door::open("control.listen", Protocol::Http, &said, None, settings, metrics) {
         Ok(door) => Ok(Some(door)),
-        Err(StartError::Listen { address, why, .. }) if !control.listen_said => {
+        Err(StartError::Listen { address, why, .. }) if !control.listen_said && settings.role.decides() => {
             tracing::warn!(%address, %why, "the control plane's API has no address: set control.listen");
             Ok(None)
         }
@@ -162,18 +182,21 @@ impl Plan {
         let apply = Apply {
             node: Arc::downgrade(node),
             quotas: quotas.clone(),
-            status: self.status,
+            status: self.status.clone(),
             beside,
             runtime: runtime.clone(),
         };
         let mut follow = Follow::new(apply, node.clock.clone(), self.last_good);
         follow.load_last_good();
+        let status = self.status;
         let work = Work {
             follow,
             options: self.options,
             node: node.clone(),
+            status: status.clone(),
             has_api: self.door.is_some(),
             resets: self.resets,
+            publishes: self.publishes,
         };
         let (work, router) = (Arc::new(std::sync::Mutex::new(Some(work))), served.clone());
         let cores = Arc::new(Cores::start(1, move |_| {
@@ -181,7 +204,7 @@ impl Plan {
             if let Some(work) = work {
                 spawn_local(work.run(router.clone()));
             }
-            Serving { served: router.clone() }
+            Serving { served: router.clone(), status: status.clone() }
         })?);
         if let Some(door) = self.door {
             runtime.spawn(door.listener.accept(door.entrance, cores.clone(), cores.phases()));
@@ -195,8 +218,10 @@ struct Work {
     follow: Follow<Apply>,
     options: Options,
     node: Arc<Node>,
+    status: Arc<ControlStatus>,
     has_api: bool,
     resets: mpsc::Receiver<Reset>,
+    publishes: bool,
 }
 
 impl Work {
@@ -204,12 +229,17 @@ impl Work {
         let plane = self.has_api.then(|| Arc::new(NodePlane::here(&self.node)));
         let calendars = Calendars::new(Arc::downgrade(&self.node), self.node.store.hand(), self.resets);
         let clock = self.node.clock.clone();
+        let redis = match &self.node.store {
+            Store::Redis(redis) if self.publishes => Some(redis.clone()),
+            _ => None,
+        };
         drop(self.node); // It may end.
         let mut told = false;
         let store = loop {
             match ControlStore::open(&self.options).await {
                 Ok(store) => break store,
                 Err(error) => {
+                    self.status.heard_nothing();
                     if !std::mem::replace(&mut told, true) {
                         tracing::error!(%error, "the control plane's database cannot be opened; it is tried again every second");
                     }
@@ -234,6 +264,9 @@ impl Work {
             }
         }
         spawn_local(calendars.run(store.clone()));
+        if let Some(redis) = redis {
+            spawn_local(news::run(redis, store.clone()));
+        }
         self.follow.run(&store).await;
     }
 }
@@ -241,6 +274,7 @@ impl Work {
 /// The API, once it is there.
 struct Serving {
     served: Served,
+    status: Arc<ControlStatus>,
 }
 
 impl Serve for Serving {
@@ -253,7 +287,10 @@ impl Serve for Serving {
     ) -> impl Future<Output = Response<Body>> + 'static {
         let router = self.served.load_full();
         async move {
-            let Some(router) = router else { return unavailable() };
+            let Some(router) = router else {
+                self.status.answered(StatusCode::SERVICE_UNAVAILABLE.as_u16());
+                return unavailable();
+            };
             let mut request = request.map(Body::new);
             if let Some(Peer(peer)) = request.extensions().get::<Peer>().copied() {
                 request.extensions_mut().insert(api::Peer(peer.ip()));

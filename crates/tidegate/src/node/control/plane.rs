@@ -112,6 +112,12 @@ impl Plane for NodePlane {
         tiers
     }
 
+    fn answered(&self, status: u16) {
+        if let Some(control) = self.node.upgrade().as_ref().and_then(|node| node.control.as_ref()) {
+            control.answered(status);
+        }
+    }
+
     fn judge(&self, rules: Vec<(String, String)>) -> Judged {
         let Some(node) = self.node.upgrade() else { return Judged::default() };
         let texts = rules.into_iter().map(|(id, document)| (format!("{API}{id}"), document.into())).collect();

@@ -126,11 +126,13 @@ impl Setup {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary");
         let (log, log_ended) = collect(child.stderr.take().expect("stderr"));
         let (told, lines) = channel();
-        let greeting = BufReader::new(child.stdout.take().expect("stdout"));
-        std::thread::spawn(move || {
-            greeting.lines().map_while(Result::ok).try_for_each(|line| told.send(line))
-        });
-        let (mut addresses, mut debug, mut rls_socket, mut admin) = ([None, None], None, None, None);
+        let said = BufReader::new(child.stdout.take().expect("stdout"));
+        std::thread::spawn(move || said.lines().map_while(Result::ok).try_for_each(|line| told.send(line)));
+        // One that decides nothing has no RLS.
+        let decides = self.flags.get("node-role").is_none_or(|role| role != "control");
+        let nowhere = SocketAddr::from(([0; 4], 0));
+        let (mut addresses, mut greeting) = ([Some(nowhere).filter(|_| !decides), None], String::new());
+        let (mut debug, mut rls_socket, mut admin) = (None, None, None);
         let has_admin = self.flags.contains_key("control-listen");
         let setup = self.clone();
         while addresses.contains(&None) || (has_admin && admin.is_none()) {
@@ -141,6 +143,8 @@ impl Setup {
                     panic!("the node does not start: {}", text(&log));
                 }
             };
+            greeting.push_str(&line);
+            greeting.push('\n');
             // Where there is one, it stands before the last of the others.
             let places = [&mut debug, &mut admin].into_iter().chain(&mut addresses);
             let places = places.zip(["Debug", "Admin", "RLS", "HTTP"]);
@@ -149,14 +153,14 @@ impl Setup {
                     line.trim_start().strip_prefix(name).and_then(|rest| rest.split_whitespace().next());
                 if let Some(path) = told.and_then(|told| told.strip_prefix("unix:")) {
                     rls_socket = Some(self.path().join(path));
-                    *address = Some(SocketAddr::from(([0; 4], 0))); // Nobody can connect to it.
+                    *address = Some(nowhere); // Nobody can connect to it.
                 } else if let Some(told) = told {
                     *address = told.trim_start_matches("http://").parse::<SocketAddr>().ok();
                 }
             }
         }
         let [rls, http] = addresses.map(|address| address.expect("an address"));
-        Node { child, rls, rls_socket, http, debug, admin, log, log_ended, setup }
+        Node { child, rls, rls_socket, http, debug, admin, greeting, log, log_ended, setup }
     }
 
     fn words(&self) -> Vec<String> {
@@ -185,6 +189,9 @@ pub(crate) struct Node {
     /// Where the control plane's API is, if it has one.
     #[allow(dead_code, reason = "only the tests of nodes need it")]
     pub(crate) admin: Option<SocketAddr>,
+    /// What it said first.
+    #[allow(dead_code, reason = "only the tests of nodes need it")]
+    pub(crate) greeting: String,
     log: Arc<Mutex<String>>,
     /// Is closed when all of it was read.
     log_ended: Receiver<()>,
@@ -255,6 +262,28 @@ impl Node {
     /// How many threads it has.
     pub(crate) fn threads(&self) -> usize {
         fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("it runs").count()
+    }
+
+    /// The ports of TCP that it listens on, as the kernel tells them.
+    #[allow(dead_code, reason = "only the tests of nodes need it")]
+    pub(crate) fn listens_on(&self) -> Vec<u16> {
+        let handles = fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("it runs").flatten();
+        let of_socket =
+            |link: PathBuf| Some(link.to_str()?.strip_prefix("socket:[")?.trim_end_matches(']').to_owned());
+        let own: Vec<String> =
+            handles.filter_map(|handle| of_socket(fs::read_link(handle.path()).ok()?)).collect();
+        let mut ports = Vec::new();
+        for table in ["tcp", "tcp6"] {
+            let table = fs::read_to_string(format!("/proc/{}/net/{table}", self.child.id()));
+            for line in table.unwrap_or_default().lines() {
+                let fields: Vec<&str> = line.split_whitespace().collect();
+                let [_, local, _, state, .., inode] = fields.get(..10).unwrap_or_default() else { continue };
+                let port = local.rsplit(':').next().and_then(|port| u16::from_str_radix(port, 16).ok());
+                ports.extend(port.filter(|_| *state == "0A" && own.iter().any(|own| own == inode)));
+            }
+        }
+        ports.sort_unstable();
+        ports
     }
 
     /// Lets it have so many file handles, and no more.

@@ -1,0 +1,237 @@
+//! The database of the control plane is away, hangs, or tells nothing: rows 31 and 36 of the faults.
+//!
+//! `TIDEGATE_FAULT_SECONDS=300` makes the outages as long as the row says; without it they are as short as what has to be seen allows.
+
+use std::time::Duration;
+
+use tidegate_clock::Stopwatch;
+use tidegate_control::{ControlStore, Options, Quota};
+use tidegate_testbed::{Kind, Postgres, PostgresOptions, Server};
+
+use crate::control::{Admin, Kept, RULES, admits, grant, has_limit, limit, tier, who};
+use crate::support::{Grpc, Http, Node, Setup, asks, descriptor, until};
+
+const STALE: &str = "ratelimit_config_stale_seconds";
+/// The machine of a test may stand still for a second, and everybody on it with it.
+const SLACK: Duration = Duration::from_secs(2);
+
+fn outage() -> Duration {
+    let said = std::env::var("TIDEGATE_FAULT_SECONDS").ok().and_then(|said| said.parse().ok());
+    Duration::from_secs(said.unwrap_or(9))
+}
+
+/// Asks for decisions for a while; gives how many there were, and how long the slowest hundredth took.
+async fn load(node: &Node, lasts: Duration) -> (usize, Duration) {
+    let (rls, watch, mut took) = (Grpc::connect(node.rls).await, Stopwatch::start(), Vec::new());
+    while watch.elapsed() < lasts {
+        let one = Stopwatch::start();
+        let key = format!("caller-{}", took.len() % 100);
+        let answer = rls.ask(&asks("api", [descriptor(&[("api_key", &key), ("endpoint", "GET /")])])).await;
+        took.push(one.elapsed());
+        assert_eq!(answer.statuses.len(), 1);
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    took.sort_unstable();
+    (took.len(), took[took.len() * 99 / 100])
+}
+
+/// Row 31.
+#[tokio::test]
+async fn decisions_do_not_notice_a_database_that_is_away_or_hangs() {
+    for hangs in [true, false] {
+        let kept = Kept::postgres();
+        let postgres = kept.postgres.as_ref().expect("PostgreSQL");
+        let (node, store) = (kept.setup.start(), kept.store().await);
+        let admin = Admin::of(&node).await;
+        store.put_quota(&who(), tier("alice", "pro"), None).await.expect("written");
+        has_limit(&node, &[("api_key", "alice")], Some(6)).await;
+        until("level", async || (node.metric(STALE, "").await == 0).then_some(())).await;
+        let (before, before_p99) = load(&node, outage().min(Duration::from_secs(5))).await;
+
+        if hangs {
+            postgres.stop()
+        } else {
+            postgres.kill()
+        }
+        let bearer = format!("Bearer {}", admin.token);
+        let address = node.admin.expect("an API");
+        let admin_calls = async {
+            for call in 0..2 {
+                let (watch, headers) = (Stopwatch::start(), [("authorization", bearer.as_str())]);
+                let path = "/admin/v1/quotas/alice";
+                let reply = Http::connect(address).await.request("GET", path, &headers, "").await;
+                let took = watch.elapsed();
+                assert_eq!(reply.status, 503, "hangs: {hangs}, call {call}: {}", reply.body);
+                assert!(took < Duration::from_secs(3) + SLACK, "hangs: {hangs}, call {call}: {took:?}");
+            }
+        };
+        let ((), (during, during_p99)) = tokio::join!(admin_calls, load(&node, outage()));
+        println!(
+            "hangs: {hangs}: {before} decisions before, p99 {before_p99:?}; {during} meanwhile, p99 {during_p99:?}"
+        );
+        // Speed is not asserted; that nobody waits for the database is: its deadline is 2.5 s.
+        assert!(during_p99 < before_p99 * 3 + Duration::from_millis(100), "{before_p99:?} {during_p99:?}");
+        until("stale", async || (node.metric(STALE, "").await >= 1).then_some(())).await;
+        let stale = node.metric(STALE, "").await;
+        tokio::time::sleep(Duration::from_millis(1_200)).await;
+        assert!(node.metric(STALE, "").await > stale, "it rises");
+        assert_eq!(limit(&node, &[("api_key", "alice")]).await, Some(6), "what is known stays in force");
+
+        if hangs {
+            postgres.cont()
+        } else {
+            postgres.restart().expect("PostgreSQL again")
+        }
+        let watch = Stopwatch::start();
+        let store = kept.store().await;
+        store.put_quota(&who(), tier("alice", "free"), None).await.expect("written");
+        has_limit(&node, &[("api_key", "alice")], Some(3)).await;
+        let took = watch.elapsed();
+        assert!(took < Duration::from_secs(5) + SLACK, "hangs: {hangs}: caught up after {took:?}");
+        until("level again", async || (node.metric(STALE, "").await == 0).then_some(())).await;
+    }
+}
+
+/// Three nodes that count in one Redis and follow one PostgreSQL.
+struct Fleet {
+    nodes: Vec<Node>,
+    store: ControlStore,
+    /// The first token, which one of them has printed.
+    token: String,
+    redis: Server,
+    _postgres: Postgres,
+}
+
+impl Fleet {
+    async fn start(notifies: bool, publishes: bool) -> Self {
+        let postgres = Postgres::start(&PostgresOptions::new()).expect("PostgreSQL");
+        let redis = Server::start(Kind::Redis, &tidegate_testbed::Options::new()).expect("Redis");
+        let url = postgres.url("postgres");
+        if !notifies {
+            // As behind a pooler: whoever notifies is told that it was done.
+            let swallows = "CREATE SCHEMA deaf; \
+                CREATE FUNCTION deaf.pg_notify(text, text) RETURNS void LANGUAGE sql AS $$ $$; \
+                ALTER ROLE tidegate SET search_path = deaf, public, pg_catalog";
+            postgres.say("postgres", swallows).expect("said");
+        }
+        let setup = || {
+            Setup::new(RULES)
+                .controlled()
+                .set("control-database", &url)
+                .set("control-publish", if publishes { "true" } else { "false" })
+                .set("store-url", &redis.url())
+                .set("store-timeout", "10s")
+                .set("node-deadline", "20s")
+                .set("store-connect-timeout", "5s")
+                .start()
+        };
+        let nodes: Vec<Node> = (0..3).map(|_| setup()).collect();
+        for node in &nodes {
+            let ready = async || (node.http().await.get("/readyz").await.status == 200).then_some(());
+            until("ready", ready).await;
+        }
+        let store = ControlStore::open(&Options::postgres(url)).await.expect("a store");
+        let printed = async || {
+            let words = nodes.iter().map(Node::log).collect::<String>();
+            words.split_whitespace().find(|word| word.starts_with("tg_")).map(String::from)
+        };
+        let token = until("a first token", printed).await;
+        Self { nodes, store, token, redis, _postgres: postgres }
+    }
+
+    /// Raises the limit of somebody whom all nodes refuse, and remember that they do; says how long it took until all admit.
+    async fn raise(&self, edit: u32) -> Duration {
+        let key = format!("caller-{edit}");
+        for node in &self.nodes {
+            until("refused", async || (!admits(node, &key).await).then_some(())).await;
+        }
+        let raised = format!(
+            r#"{{"overrides": [{{"descriptor": "default", "requests_per_unit": {}, "unit": "hour"}}]}}"#,
+            100 + edit
+        );
+        let admin = Admin { node: &self.nodes[0], token: self.token.clone() };
+        let path = format!("/admin/v1/quotas/{key}");
+        let watch = Stopwatch::start();
+        let put = admin.call("PUT", &path, &raised).await;
+        assert!(put.status < 300, "{}", put.body);
+        let entries = [("api_key", key.as_str())];
+        for node in &self.nodes {
+            has_limit(node, &entries, Some(100 + edit)).await;
+            until("admitted", async || admits(node, &key).await.then_some(())).await;
+        }
+        watch.elapsed()
+    }
+
+    /// So many edits, sorted by how long each took. Meanwhile the revision of no node goes back.
+    async fn edits(&self, edits: u32) -> Vec<Duration> {
+        let watched = async {
+            let mut seen = vec![0; self.nodes.len()];
+            loop {
+                for (node, seen) in self.nodes.iter().zip(&mut seen) {
+                    let revision = node.metric("tidegate_control_revision", "").await;
+                    assert!(revision >= *seen, "{revision} after {seen}");
+                    *seen = revision;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let edited = async {
+            let mut took = Vec::new();
+            for edit in 0..edits {
+                took.push(self.raise(edit).await);
+            }
+            took
+        };
+        tokio::select! {
+            () = watched => unreachable!("it never ends"),
+            mut took = edited => {
+                took.sort_unstable();
+                println!("{took:?}");
+                took
+            }
+        }
+    }
+}
+
+/// Row 36, with notifications.
+#[tokio::test]
+async fn an_edit_is_on_every_node_within_a_second() {
+    let fleet = Fleet::start(true, false).await;
+    let took = fleet.edits(5).await;
+    assert!(took[2] < Duration::from_secs(1), "in the median: {took:?}");
+    assert!(took[4] < Duration::from_secs(1) + SLACK, "{took:?}");
+}
+
+/// Row 36, without any.
+#[tokio::test]
+async fn an_edit_that_nobody_tells_of_is_on_every_node_within_five_seconds() {
+    let fleet = Fleet::start(false, false).await;
+    let took = fleet.edits(4).await;
+    assert!(took[3] < Duration::from_secs(5) + SLACK, "{took:?}");
+    assert!(took.iter().sum::<Duration>() > Duration::from_secs(1), "somebody told: {took:?}");
+}
+
+/// Row 36, where only Redis tells.
+#[tokio::test]
+async fn an_edit_is_told_overredis_where_postgresql_tells_nothing() {
+    let fleet = Fleet::start(false, true).await;
+    let took = fleet.edits(7).await;
+    assert!(took[3] < Duration::from_secs(1), "in the median: {took:?}");
+    assert!(took[6] < Duration::from_secs(5) + SLACK, "{took:?}");
+    // Whoever can reach Redis can say anything there, as often as they like.
+    for lie in 0..2_000 {
+        fleet.redis.command(&["PUBLISH", "tg:control", &format!("{lie} {}", u64::MAX)]);
+    }
+    let quota = Quota { overrides: vec![grant("default", 77)], ..Quota::of("liar") };
+    fleet.store.put_quota(&who(), quota, None).await.expect("written");
+    for node in &fleet.nodes {
+        has_limit(node, &[("api_key", "liar")], Some(77)).await;
+    }
+    // What listens is cut off, and comes back.
+    fleet.redis.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    let listeners = async || {
+        let told = fleet.redis.command(&["PUBSUB", "NUMSUB", "tg:control"]);
+        (told.items().get(1).and_then(tidegate_testbed::Reply::integer) == Some(3)).then_some(())
+    };
+    until("they listen again", listeners).await;
+}
