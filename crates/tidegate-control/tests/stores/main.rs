@@ -6,4 +6,5 @@ mod records; // quotas, tiers, rules, tokens, usage
 mod nudges; // notifications, which may lie
 mod trail; // the audit trail and what follows it
 mod migrations; // the schema, by one of many and interrupted
+mod previous; // programs of the version before, on the schema of today
 mod faults; // kill -9, a full disk, a database that hangs
