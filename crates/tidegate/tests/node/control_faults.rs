@@ -213,7 +213,7 @@ async fn an_edit_that_nobody_tells_of_is_on_every_node_within_five_seconds() {
 
 /// Row 36, where only Redis tells.
 #[tokio::test]
-async fn an_edit_is_told_overredis_where_postgresql_tells_nothing() {
+async fn an_edit_is_told_over_redis_where_postgresql_tells_nothing() {
     let fleet = Fleet::start(false, true).await;
     let took = fleet.edits(7).await;
     assert!(took[3] < Duration::from_secs(1), "in the median: {took:?}");
