@@ -238,7 +238,6 @@ impl Ledger {
     }
 
     fn page(&self, core: usize) -> MutexGuard<'_, Page> {
-        // One more thread than there are pages asks for resets and the like; it shares the first.
         self.pages[core % self.pages.len()].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
