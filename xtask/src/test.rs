@@ -30,7 +30,7 @@ const GROUPS: &[Group] = &[
     },
     Group {
         name: "unit",
-        about: "unit, property and documentation tests, some with real Redis, Valkey, PostgreSQL, Envoy and envoyproxy/ratelimit",
+        about: "unit, property and documentation tests, some with real Redis, Valkey, PostgreSQL, Envoy and others",
         run: unit,
     },
     Group {
@@ -66,7 +66,7 @@ pub(crate) fn details() -> String {
     }
     text + "\nAll groups run even if one fails, so that one run shows everything; --fail-fast stops at the first.\n\
             What is missing (rustfmt, clippy, nightly with Miri, valgrind, Redis, Valkey, PostgreSQL, Envoy,\n\
-            envoyproxy/ratelimit by Go, musl)\n\
+            schemathesis, envoyproxy/ratelimit by Go, musl)\n\
             is installed where that needs no password."
 }
 
@@ -172,6 +172,7 @@ fn unit() -> Result<Done, Failure> {
         shell::need_valkey,
         shell::need_postgres,
         shell::need_envoy,
+        shell::need_schemathesis,
         shell::need_reference_server,
     ] {
         if let Err(Failure::Failed(reason) | Failure::Usage(reason)) = need() {

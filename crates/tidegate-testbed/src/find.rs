@@ -71,6 +71,17 @@ pub fn find_envoy() -> Result<PathBuf, String> {
     })
 }
 
+/// The program of schemathesis: named by `TIDEGATE_SCHEMATHESIS`, else where `cargo xtask test` puts it, `tools/schemathesis` in the target
+/// folder.
+pub fn find_schemathesis() -> Result<PathBuf, String> {
+    if let Some(named) = named("TIDEGATE_SCHEMATHESIS") {
+        return named;
+    }
+    in_tools("schemathesis", "bin/schemathesis").ok_or_else(|| {
+        "schemathesis is missing: run `cargo xtask test unit`, which installs it, or name the program by TIDEGATE_SCHEMATHESIS".into()
+    })
+}
+
 /// The program that a variable names, if there is one.
 fn named(variable: &str) -> Option<Result<PathBuf, String>> {
     let named = PathBuf::from(std::env::var_os(variable)?);

@@ -43,7 +43,7 @@ pub use client::{Client, Reply};
 pub use clock::{ServerClock, clock_shim};
 pub use cluster::Cluster;
 pub use disk::Disk;
-pub use find::{Kind, find, find_envoy};
+pub use find::{Kind, find, find_envoy, find_schemathesis};
 pub use postgres::{POSTGRES_VARIABLE, Postgres, PostgresOptions, find_postgres};
 pub use proxy::{ConnectionCounts, Counts, Proxy, Way};
 pub use reference::{REFERENCE_VARIABLE, REFERENCE_VERSION, find_reference_server, reference_server};

@@ -16,6 +16,8 @@ mod run; // a node
 mod settings; // every setting as a flag
 mod test; // rules, tested
 mod words; // the words of rule files
+#[cfg(test)]
+mod examples; // what help and documents show
 
 use std::process::ExitCode;
 

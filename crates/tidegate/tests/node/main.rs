@@ -20,6 +20,7 @@ mod verbs; // the same by hand: the verbs that ask the admin API
 mod control_alone; // a process that decides nothing
 mod control_faults; // its database away, hanging, telling nothing
 mod control_metrics; // what operators see of the control plane
+mod openapi; // the same by somebody else's tool, from the OpenAPI document
 mod fleet; // several nodes on one store
 mod internal; // calls that come from inside
 mod drop_in; // in the place of envoyproxy/ratelimit

@@ -274,7 +274,8 @@ async fn tiers_rules_and_switches_are_set_by_hand() {
         desk.play(&["rule", "list", "--by-api"]);
         let rule = |limit: &str| {
             format!(
-                "domain: api\ndescriptors:\n  - key: api_key\n    descriptors:\n      - key: endpoint\n        value: /search\n        rate_limit: {{ limit: {limit} }}\n"
+                "domain: api\ndescriptors:\n  - key: api_key\n    descriptors:\n      - key: endpoint\n        value: /search\n{}",
+                format_args!("        rate_limit: {{ limit: {limit} }}\n")
             )
         };
         desk.setup.write("search.yaml", &rule("1/1h"));

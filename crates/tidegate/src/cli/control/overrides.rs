@@ -56,8 +56,9 @@ fn read(said: &str) -> Result<Value, String> {
     let (mut rest, mut body) = (said, Map::new());
     while let Some((before, option)) = rest.rsplit_once(',') {
         let (field, time) = match option.trim_start().split_once('=') {
-            Some(("from", time)) => ("effective_at", time),
-            Some(("until", time)) => ("expires_at", time),
+            // No time has an `=` in it: this one is a descriptor's.
+            Some(("from", time)) if !time.contains('=') => ("effective_at", time),
+            Some(("until", time)) if !time.contains('=') => ("expires_at", time),
             _ => break,
         };
         if body.insert(field.into(), times::ahead(time)?.into()).is_some() {
@@ -142,7 +143,10 @@ mod tests {
 
     #[test]
     fn an_override_is_written_as_it_is_spoken() {
-        let plain = |descriptor: &str, amount: u32, unit: &str| json!({ "descriptor": descriptor, "requests_per_unit": amount, "unit": unit });
+        let plain = |descriptor: &str, amount: u32, unit: &str| {
+            let amount = json!(amount);
+            json!({ "descriptor": descriptor, "requests_per_unit": amount, "unit": unit })
+        };
         let timed = |mut body: Value, times: &[(&str, &str)]| {
             times.iter().for_each(|(name, time)| body[*name] = json!(time));
             body

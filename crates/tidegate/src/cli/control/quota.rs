@@ -17,6 +17,10 @@ use crate::cli::exit::Exit;
 /// So often a change is tried again that somebody else's came before.
 const TRIES: u32 = 5;
 
+/// What a file says whole.
+const INSTEAD_OF_FILE: [&str; 9] =
+    ["tier", "no_tier", "set", "remove", "whitelisted", "client_id", "user_id", "domain", "replace"];
+
 #[derive(Subcommand, Debug)]
 pub(crate) enum Quota {
     /// Show what is agreed for a key
@@ -105,7 +109,7 @@ pub(crate) struct Set {
     #[arg(long)]
     replace: bool,
     /// Write what this file says, and nothing else: JSON or YAML in the API's form; `-` is stdin
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["tier", "no_tier", "set", "remove", "whitelisted", "client_id", "user_id", "domain", "replace"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = INSTEAD_OF_FILE)]
     file: Option<PathBuf>,
     /// Only if this is the version that is there; 0: only if there is none
     #[arg(long, value_name = "N")]
