@@ -167,21 +167,32 @@ impl Import {
         };
         let columns = columns(&header)?;
         let mut current: Option<(u64, Row)> = None;
+        // The key of a record that has a wrong line. None of it is written: what that line says would be taken away.
+        let mut broken: Option<String> = None;
         while let Some((line, cells)) = lines.record().await? {
             if cells.len() == 1 && cells[0].is_empty() {
                 continue;
             }
-            let row = Row::read(&columns, cells);
-            match (&mut current, row) {
-                (_, Err(problem)) => self.add(line, Err(problem)).await?,
-                (Some((_, first)), Ok(row)) if first.is_of_same_key(&row) => {
-                    first.overrides.extend(row.overrides)
-                }
-                (_, Ok(row)) => {
-                    if let Some((line, row)) = current.replace((line, row)) {
-                        self.add(line, row.quota()).await?;
+            let key = columns.iter().position(|column| *column == 0).and_then(|at| cells.get(at)).cloned();
+            let is_of_current = |(_, first): &(u64, Row)| first.key[0] == key;
+            let first = current.as_ref().filter(|current| is_of_current(current)).map(|(_, first)| first);
+            match Row::read(&columns, cells).and_then(|row| row.fits(first)) {
+                Err(problem) => {
+                    if first.is_some() {
+                        current = None;
                     }
+                    broken = key;
+                    self.add(line, Err(problem)).await?;
                 }
+                Ok(_) if broken.is_some() && broken == key => {}
+                Ok(row) => match &mut current {
+                    Some((_, first)) if first.key[0] == key => first.overrides.extend(row.overrides),
+                    _ => {
+                        if let Some((line, row)) = current.replace((line, row)) {
+                            self.add(line, row.quota()).await?;
+                        }
+                    }
+                },
             }
         }
         match current {
@@ -345,8 +356,18 @@ impl Row {
         Ok(Self { key: [api_key, tier, domain, client, user], whitelisted, overrides })
     }
 
-    fn is_of_same_key(&self, other: &Self) -> bool {
-        self.key[0] == other.key[0]
+    /// The same, if it says of its key what the first line about it says, or nothing.
+    fn fits(self, first: Option<&Self>) -> Result<Self, Problem> {
+        const NAMES: [&str; 5] = ["api_key", "tier", "domain", "client_id", "user_id"];
+        let Some(first) = first else { return Ok(self) };
+        let differs = |at: &usize| self.key[*at].is_some() && self.key[*at] != first.key[*at];
+        match (0..NAMES.len()).find(differs) {
+            Some(at) => Err(Problem::invalid(NAMES[at], "is not what the first line about this key says")),
+            None if self.whitelisted && !first.whitelisted => {
+                Err(Problem::invalid("whitelisted", "is not what the first line about this key says"))
+            }
+            None => Ok(self),
+        }
     }
 
     fn quota(self) -> Result<Quota, Problem> {

@@ -296,11 +296,9 @@ fn what_is_exported_is_imported_again() {
             { "descriptor": "endpoint:a,b", "requests_per_unit": 1, "unit": "day", "expires_at": "2030-01-01T00:00:00.000001Z" },
             { "descriptor": "default", "requests_per_unit": 4_294_967_295_u32, "unit": "year" }] });
         rig.ask("PUT /admin/v1/quotas/odd", odd).await.is(200);
-        for number in 0..1200 {
+        for number in 0..4 {
             let quota = crate::support::quota(&format!("key-{number:04}"), "free", vec![]);
-            if number % 300 == 0 {
-                rig.store.put_quota(&crate::support::alice(), quota, None).await.unwrap();
-            }
+            rig.store.put_quota(&crate::support::alice(), quota, None).await.unwrap();
         }
         for (format, form) in [("csv", "text/csv"), ("jsonl", "application/x-ndjson")] {
             let export = rig.get(&format!("/admin/v1/quotas:export?format={format}")).await.is(200);
@@ -323,6 +321,18 @@ fn what_is_exported_is_imported_again() {
             let exported = rig.get(&format!("/admin/v1/quotas:export?format={format}")).await.text;
             assert_eq!(exported, export.text);
         }
+        // More than a page.
+        let many =
+            (0..1000).map(|number| (crate::support::quota(&format!("m{number:04}"), "pro", vec![]), None));
+        rig.store.put_quotas(&crate::support::alice(), many.collect()).await.unwrap();
+        let lines = async |query: &str| {
+            rig.get(&format!("/admin/v1/quotas:export?{query}")).await.text.lines().count()
+        };
+        assert_eq!(lines("format=jsonl").await, 1005);
+        assert_eq!(lines("format=jsonl&tier=pro").await, 1001);
+        assert_eq!(lines("format=jsonl&prefix=m000").await, 10);
+        let yaml = rig.get("/admin/v1/export?of=quotas").await.text;
+        assert_eq!(yaml.lines().filter(|line| line.starts_with("- api_key:")).count(), 1005);
         let by_header = rig
             .ask_if("GET /admin/v1/quotas:export?prefix=odd", Value::Null, &[("accept", "text/csv")])
             .await;
@@ -389,6 +399,26 @@ fn many_are_imported_in_chunks_and_each_wrong_line_is_named() {
         ];
         assert_eq!(sorted, expected, "{told:?}");
         assert_eq!(rig.store.quota("a").await.unwrap().value.overrides.len(), 2);
+        // A record with a wrong line is not written, whichever line it is: that limit would be taken away.
+        let csv = "api_key,descriptor,requests_per_unit,unit,tier\n\
+                   b,default,5,minute,pro\n\
+                   b,x:1,many,minute,pro\n\
+                   b,x:2,6,minute,pro\n\
+                   c,default,many,minute,pro\n\
+                   c,x:1,6,minute,pro\n\
+                   a,default,5,minute,pro\n\
+                   a,x:1,6,minute,free\n\
+                   f,default,5,minute,pro\n\
+                   f,x:1,6,minute,\n";
+        let got = rig.ask_lines("POST /admin/v1/quotas:import", csv, "text/csv").await.is(422);
+        let errors = got.json["errors"].as_array().unwrap().iter();
+        let told: Vec<_> = errors.map(|one| (one["line"].as_u64(), one["field"].as_str())).collect();
+        let amount = Some("requests_per_unit");
+        assert_eq!(told, [(Some(3), amount), (Some(5), amount), (Some(8), Some("tier"))]);
+        assert_has(&got.json["imported"], &json!({ "read": 4, "created": 1, "failed": 3 }));
+        let limits = async |key: &str| rig.store.quota(key).await.map(|key| key.value.overrides.len());
+        assert_eq!((limits("a").await, limits("b").await, limits("f").await), (Ok(2), Ok(0), Ok(2)));
+        assert!(limits("c").await.is_err());
         for (text, form, status) in [
             ("api_key,color\na,red\n", "text/csv", 422),
             ("", "text/csv", 422),

@@ -312,12 +312,16 @@ fn what_calendars_used_is_noted_whatever_order_it_is_told_in() {
         let used = |key, period_start, used| Usage { key, period_start, used };
         let told = |key, period, used| spending(key, period, used, 0, 100);
         let big = u128::MAX;
-        store.flush_usage(&[told(1, 10, 5), told(big, 10, 7), told(1, 10, 6), told(1, 20, 1)]).await.unwrap();
+        // Of several notes of one moment the largest counts, wherever it stands.
+        let notes = [told(1, 10, 5), told(big, 10, 7), told(1, 10, 6), told(1, 20, 1), told(big, 10, 3)];
+        store.flush_usage(&notes).await.unwrap();
         store.flush_usage(&[told(1, 10, 4), told(1, 20, 2)]).await.unwrap();
         assert_eq!(store.usage_of(&[1]).await.unwrap(), [used(1, 10, 6), used(1, 20, 2)]);
         let first = store.usage_all(None, 2).await.unwrap();
         assert_eq!(first, [used(1, 10, 6), used(1, 20, 2)]);
         assert_eq!(store.usage_all(Some((1, 20)), 2).await.unwrap(), [used(big, 10, 7)]);
+        let rest = store.usage_all(Some((1, 10)), 2).await.unwrap();
+        assert_eq!(rest, [used(1, 20, 2), used(big, 10, 7)], "a page may end between two periods of a key");
         assert_eq!(store.forget_usage_before(20).await, Ok(2));
         assert_eq!(store.usage_all(None, 9).await.unwrap(), [used(1, 20, 2)]);
         assert_eq!(store.revision().await, Ok(0), "it is no change of the control plane");
