@@ -67,8 +67,8 @@ fn every_setting_can_be_said_in_every_way() {
                 store: { url: 'redis://h', user: u, password_file: p, prefix: x, timeout: 5ms, connect_timeout: 1s, in_flight: 9, \
                   reference_names: true, reference_prefix: y, circuit: { failures: 6, within: 10s, open_for: 30s }, \
                   tls: { ca: a, certificate: c, key: k } }\n\
-                control: { enabled: true, listen: '127.0.0.1:3', database: 'postgres://u@h/d', password_file: p, publish: false, allow_plain: true, \
-                  tls_certificate: c, tls_key: k, tls_client_roots: r }\n\
+                control: { enabled: true, listen: '127.0.0.1:3', database: 'postgres://u@h/d', password_file: p, \
+                  publish: false, allow_plain: true, tls_certificate: c, tls_key: k, tls_client_roots: r }\n\
                 node: { role: decide, threads: 3, deadline: 9ms, data: d, drain_delay: 1s, drain_timeout: 2s }\n\
                 log: { format: json, level: debug, refusals_per_second: 5 }\n";
     let values: Vec<(String, String)> = resolved(folder(file).path(), &[], &[])

@@ -342,12 +342,14 @@ table! {
     CONFIG_STALE = Metric::gauge(
         "ratelimit_config_stale_seconds",
         "seconds",
-        "For how long the node has not been level with the control plane's database: 0 while it is. Decisions go on with what is known.",
+        "For how long the node has not been level with the control plane's database: 0 while it is. Decisions go on with what is \
+         known.",
     );
     CONTROL_REVISION = Metric::gauge(
         "tidegate_control_revision",
         "revision",
-        "The revision of the control plane that is in force. Nodes of a fleet that differ for longer than seconds are told different things.",
+        "The revision of the control plane that is in force. Nodes of a fleet that differ for longer than seconds are told different \
+         things.",
     );
     CONTROL_FOLLOW_ERRORS = Metric::counter(
         "tidegate_control_follow_errors_total",
@@ -367,8 +369,8 @@ table! {
     ADMIN_CALLS = Metric::counter(
         "tidegate_admin_calls_total",
         "calls",
-        "Calls of the admin API, by what became of them: `refused` is any other 4xx, `throttled` a token check that was not made because too \
-         many before were worth nothing, `failed` a 5xx.",
+        "Calls of the admin API, by what became of them: `refused` is any other 4xx, `throttled` a token check that was not made because \
+         too many before were worth nothing, `failed` a 5xx.",
     )
     .by(&[label("result", AdminCall::WORDS)]);
 

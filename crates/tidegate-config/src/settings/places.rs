@@ -456,8 +456,9 @@ static CONTROL: Place = Place {
         Field::new(
             "publish",
             Kind::Flag,
-            "Where counters are in Redis: are edits told there too, on the channel `control` behind the store's prefix? So they arrive within \
-             a second where a pooler in front of PostgreSQL swallows its notifications. Needs `publish` and `subscribe`: see docs/redis.md.",
+            "Where counters are in Redis: are edits told there too, on the channel `control` behind the store's prefix? So they arrive \
+             within a second where a pooler in front of PostgreSQL swallows its notifications. Needs `publish` and `subscribe`: see \
+             docs/redis.md.",
         )
         .ours()
         .default("true"),
@@ -479,7 +480,8 @@ static ROLES: &[Word] = &[
     Word::new("decide", "It decides. What the control plane keeps is followed, and changed by other nodes."),
     Word::new(
         "control",
-        "It has the control plane's API and decides nothing: there is no RLS, and `http.listen` has `/livez`, `/readyz`, `/healthz` and `/metrics` alone.",
+        "It has the control plane's API and decides nothing: there is no RLS, and `http.listen` has `/livez`, `/readyz`, `/healthz` \
+         and `/metrics` alone.",
     ),
 ];
 

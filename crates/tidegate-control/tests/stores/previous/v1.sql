@@ -18,7 +18,8 @@ INSERT INTO quota_overrides (api_key, tier, descriptor, requests_per_unit, unit,
 VALUES ('old', 'pro', 'default', 7, 'minute', @time, NULL, @time, @time), ('old', 'pro', 'endpoint:a', 8, 'hour', NULL, NULL, @time, @time)
 ON CONFLICT (api_key, descriptor) DO UPDATE SET tier = excluded.tier, requests_per_unit = excluded.requests_per_unit,
 unit = excluded.unit, effective_at = excluded.effective_at, expires_at = excluded.expires_at, updated_at = excluded.updated_at
-WHERE (quota_overrides.tier, quota_overrides.requests_per_unit, quota_overrides.unit, quota_overrides.effective_at, quota_overrides.expires_at)
+WHERE (quota_overrides.tier, quota_overrides.requests_per_unit, quota_overrides.unit, quota_overrides.effective_at,
+quota_overrides.expires_at)
 IS DISTINCT FROM (excluded.tier, excluded.requests_per_unit, excluded.unit, excluded.effective_at, excluded.expires_at)
 
 DELETE FROM quota_overrides WHERE (api_key, descriptor) IN (VALUES ('old', 'endpoint:a'))
