@@ -1,11 +1,12 @@
-//! `cargo xtask bench`: how fast are we? Four answers, see [`Bench`].
+//! `cargo xtask bench`: how fast are we? Five answers, see [`Bench`].
 //!
 //! `steps` counts the instructions of one step of each algorithm and of lookups in the book, beside a committed baseline. Instructions
 //! and not time: the count is the same on a busy machine and on an idle one, so a change of one per cent is seen. It still depends on the
 //! compiler, so the baseline says which one it was counted with.
 //!
 //! `core` times the table of counters beside other limiters, `rls` a node under calls beside a bare server, `redis` a node on Redis beside
-//! its script alone; the work is done by the packages `bench/core`, `bench/rls` and `bench/redis`.
+//! its script alone, `control` what quotas of a million callers cost and how soon an edit holds; the work is done by the packages
+//! `bench/core`, `bench/rls`, `bench/redis` and `bench/control`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -50,7 +51,13 @@ pub(crate) fn details() -> String {
          two cores. If there is a program of envoyproxy/ratelimit (`cargo xtask test unit` builds one), it is measured beside it.\n  \
          {QUICK}  short turns, two minutes\n  \
          {SMOKE}  does it run at all?\n  \
-         {WRITE}  write bench/redis.md and bench/redis.json, to be committed, instead of printing"
+         {WRITE}  write bench/redis.md and bench/redis.json, to be committed, instead of printing\n\n\
+         control: calls nodes that know no caller, ten thousand and a million in turns, and edits a quota that three nodes on a real\n\
+         PostgreSQL have to hear of; prints Markdown: shares, bytes per key, times from edit to effect, goals. Six minutes; Linux, two\n\
+         cores, 3 GB on disk.\n  \
+         {QUICK}  short turns, three minutes\n  \
+         {SMOKE}  few keys: does it run at all?\n  \
+         {WRITE}  write bench/control.md and bench/control.json, to be committed, instead of printing"
     )
 }
 
@@ -68,6 +75,11 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
             timed(&mut node_command())?;
             timed(&mut redis_command(&flags))
         }
+        Bench::Control { flags } => {
+            shell::need_postgres()?;
+            timed(&mut node_command())?;
+            timed(&mut control_command(&flags))
+        }
     }
 }
 
@@ -78,6 +90,7 @@ enum Bench {
     Core { flags: Vec<&'static str> },
     Rls { flags: Vec<&'static str> },
     Redis { flags: Vec<&'static str> },
+    Control { flags: Vec<&'static str> },
 }
 
 /// The benches by name, each with its flags.
@@ -86,6 +99,7 @@ const BENCHES: &[(&str, &[&str])] = &[
     ("core", &[QUICK, SMOKE, WRITE]),
     ("rls", &[QUICK, SMOKE, WRITE]),
     ("redis", &[QUICK, SMOKE, WRITE]),
+    ("control", &[QUICK, SMOKE, WRITE]),
 ];
 
 fn parse(arguments: &[String]) -> Result<Bench, Failure> {
@@ -115,7 +129,8 @@ fn parse(arguments: &[String]) -> Result<Bench, Failure> {
         "steps" => Bench::Steps { save: !flags.is_empty() },
         "core" => Bench::Core { flags },
         "rls" => Bench::Rls { flags },
-        _ => Bench::Redis { flags },
+        "redis" => Bench::Redis { flags },
+        _ => Bench::Control { flags },
     })
 }
 
@@ -147,6 +162,13 @@ pub(crate) fn redis_smoke() -> Outcome {
     shell::run_quietly(&mut redis_command(&[SMOKE]))
 }
 
+/// The same of the bench of the control plane.
+pub(crate) fn control_smoke() -> Outcome {
+    shell::need_postgres()?;
+    shell::run(&mut node_command())?;
+    shell::run_quietly(&mut control_command(&[SMOKE]))
+}
+
 fn core_command(flags: &[&str]) -> Command {
     let mut command = shell::cargo(&["run", "--quiet", "--release", "--package=tidegate-bench-core", "--"]);
     command.args(flags);
@@ -161,6 +183,13 @@ fn rls_command(flags: &[&str]) -> Command {
 
 fn redis_command(flags: &[&str]) -> Command {
     let mut command = shell::cargo(&["run", "--quiet", "--release", "--package=tidegate-bench-redis", "--"]);
+    command.args(flags);
+    command
+}
+
+fn control_command(flags: &[&str]) -> Command {
+    let mut command =
+        shell::cargo(&["run", "--quiet", "--release", "--package=tidegate-bench-control", "--"]);
     command.args(flags);
     command
 }
@@ -361,11 +390,12 @@ mod tests {
             ("core --quick --write", Bench::Core { flags: vec![QUICK, WRITE] }),
             ("rls --smoke", Bench::Rls { flags: vec![SMOKE] }),
             ("redis --quick", Bench::Redis { flags: vec![QUICK] }),
+            ("control --smoke", Bench::Control { flags: vec![SMOKE] }),
         ] {
             assert_eq!(parsed(line).expect(line), bench);
         }
         for (line, reason) in [
-            ("", "which bench? there are: steps, core, rls, redis"),
+            ("", "which bench? there are: steps, core, rls, redis, control"),
             ("cor", "did you mean `core`?"),
             ("core --save", "unknown flag `--save`"),
             ("core --quik", "did you mean `--quick`?"),

@@ -49,7 +49,7 @@ const VERBS: &[Verb] = &[
     },
     Verb {
         name: "bench",
-        arguments: "steps [--save] | (core | rls | redis) [--quick | --smoke] [--write]",
+        arguments: "steps [--save] | (core | rls | redis | control) [--quick | --smoke] [--write]",
         about: "count the instructions of each step, or time counters and calls beside others",
         details: bench::details,
         run: bench::run,

@@ -232,6 +232,7 @@ fn bench() -> Result<Done, Failure> {
         bench::core_smoke()?; // Elsewhere nobody tells of memory,
         bench::rls_smoke()?; // or of other processes.
         bench::redis_smoke()?;
+        bench::control_smoke()?;
     }
     match bench::Tools::find() {
         Ok(tools) => passed(bench::steps(&tools, false)),

@@ -103,6 +103,13 @@ impl Process {
     pub fn cpu_ns(&self) -> Result<u64, String> {
         cpu_ns(&self.process.id().to_string())
     }
+
+    /// Bytes of memory that it has in use.
+    pub fn rss_bytes(&self) -> Result<u64, String> {
+        let path = format!("/proc/{}/status", self.process.id());
+        let status = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
+        rss_in(&status).ok_or_else(|| format!("{path} does not tell of memory"))
+    }
 }
 
 impl Drop for Process {
@@ -115,15 +122,15 @@ impl Drop for Process {
 
 /// A node with one thread that decides, on free ports, with the rules of a folder.
 pub fn node_command(folder: &Path, rules: &Path) -> Result<Command, String> {
+    let mut command = controlled_node_command(folder, rules)?;
+    command.args(["--http-listen", "127.0.0.1:0", "--control-enabled", "false"]);
+    Ok(command)
+}
+
+/// The same with a control plane. Where it listens for HTTP, and for the control plane, whoever starts it says.
+pub fn controlled_node_command(folder: &Path, rules: &Path) -> Result<Command, String> {
     let mut command = Command::new(node_program(&ours()?));
-    command.arg("run").args([
-        "--rls-listen",
-        "127.0.0.1:0",
-        "--http-listen",
-        "127.0.0.1:0",
-        "--control-enabled",
-        "false",
-    ]);
+    command.arg("run").args(["--rls-listen", "127.0.0.1:0"]);
     command.args(["--node-threads", "1"]);
     command.arg("--rules-path").arg(rules).arg("--node-data").arg(folder.join("data")).current_dir(folder);
     Ok(command)
@@ -168,6 +175,12 @@ pub fn cpu_ns(process: &str) -> Result<u64, String> {
     Ok(sum)
 }
 
+/// The line `VmRSS:   1234 kB`.
+fn rss_in(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1_024)
+}
+
 /// The first of three numbers.
 fn used_ns(text: &str) -> Option<u64> {
     text.split_whitespace().next()?.parse().ok()
@@ -190,5 +203,6 @@ mod tests {
         assert_eq!(used_ns("288630331 474239035 269\n"), Some(288_630_331));
         assert_eq!(used_ns(""), None);
         assert!(cpu_ns("self").is_ok_and(|used| used > 0));
+        assert_eq!(rss_in("Name:\tx\nVmRSS:\t    1234 kB\n"), Some(1_234 * 1_024));
     }
 }
