@@ -82,9 +82,9 @@ pub use rules::{DEFAULTS, DESCRIPTOR, DOMAIN, Defaults, EXEMPT, RATE_LIMIT, REPL
 pub use scalars::{Cidr, ListenAt, Percent};
 pub use schema::{rule_tests_schema, rules_schema, schema, settings_schema};
 pub use settings::{
-    ControlSettings, FILE_VARIABLE, Given, Instead, InternalSettings, ListenerSettings, Resolved, Role,
-    SETTINGS, SETTINGS_FILE, Said, Setting, Settings, StoreSettings, TlsSettings, XdsSettings,
-    XdsTlsSettings, resolve,
+    AuditSinkSettings, ControlSettings, FILE_VARIABLE, Given, Instead, InternalSettings, ListenerSettings,
+    Resolved, Role, SETTINGS, SETTINGS_FILE, Said, Setting, Settings, StoreSettings, TlsSettings,
+    XdsSettings, XdsTlsSettings, resolve, without_password,
 };
 pub use source::{LineColumn, Sources, Span};
 pub use times::{Rate, TimeUnit, Window};

@@ -68,9 +68,10 @@ fn every_setting_can_be_said_in_every_way() {
                   reference_names: true, reference_prefix: y, circuit: { failures: 6, within: 10s, open_for: 30s }, \
                   tls: { ca: a, certificate: c, key: k } }\n\
                 control: { enabled: true, listen: '127.0.0.1:3', database: 'postgres://u@h/d', password_file: p, \
-                  publish: false, allow_plain: true, tls_certificate: c, tls_key: k, tls_client_roots: r }\n\
+                  publish: false, allow_plain: true, tls_certificate: c, tls_key: k, tls_client_roots: r, audit_sink: s }\n\
                 node: { role: decide, threads: 3, deadline: 9ms, data: d, drain_delay: 1s, drain_timeout: 2s }\n\
-                log: { format: json, level: debug, refusals_per_second: 5 }\n";
+                log: { format: json, level: debug, refusals_per_second: 5, refusals_file: f, refusals_file_per_second: 6, \
+                  refusals_file_bytes: 1MiB }\n";
     let values: Vec<(String, String)> = resolved(folder(file).path(), &[], &[])
         .said
         .iter()
@@ -244,8 +245,9 @@ fn a_control_plane_is_not_shown_to_others_in_plain_text() {
     for bad in ["mysql://h/d", "sqlite:x", "h"] {
         assert!(told_of(&[("control.database", bad)]).contains("bad-database"), "{bad}");
     }
-    let with_password = resolved(folder.path(), &[("control.database", "postgres://u:hunter2@h/d")], &[]);
-    assert_eq!(with_password.settings.control.database.as_deref(), Some("postgres://u:hunter2@h/d"));
+    let url = "postgres://u:hunter2@h/d?sslmode=prefer&password=hunter2&x=y";
+    let with_password = resolved(folder.path(), &[("control.database", url)], &[]);
+    assert_eq!(with_password.settings.control.database.as_deref(), Some(url));
     let shown = format!("{:?} {:?} {}", with_password.said, with_password.settings, told(&with_password));
     assert!(!shown.contains("hunter2"), "{shown}");
 }

@@ -20,6 +20,9 @@
 mod error; // what can go wrong, for callers to tell apart
 mod model; // what is kept
 mod audit; // the trail: how a row is hashed, and how a chain of them is verified
+mod audit_line; // one row as a line of JSON
+mod audit_sink; // the trail as lines of a file, or on standard output
+mod backup; // all that is kept, as lines of JSON
 mod store; // where it is kept
 mod last_good; // what a node knew last, for a start without the store
 mod follow; // how a node follows what is kept
@@ -27,6 +30,9 @@ pub mod plane; // what is asked of the process that this is part of
 pub mod api; // how it is asked for, over HTTP
 
 pub use audit::{AuditEntry, Broken, Chain, GENESIS, HASH_BYTES};
+pub use audit_line::AuditLine;
+pub use audit_sink::{AuditSink, SinkProgress, SinkTo};
+pub use backup::{BackedUp, Backup};
 pub use error::{Error, Result};
 pub use follow::{Follow, Sink};
 pub use last_good::LastGood;

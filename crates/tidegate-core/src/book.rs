@@ -272,6 +272,11 @@ impl Book {
         self
     }
 
+    /// The name of a caller of a domain, keyed-hashed: what stands for it where no name may stand.
+    pub fn caller_key(&self, domain: &str, caller: &str) -> crate::Key {
+        self.secret.start().part(b"caller").part(domain.as_bytes()).part(caller.as_bytes()).key()
+    }
+
     /// The same book under another secret: every counter has another key, and starts afresh.
     #[must_use]
     pub fn under(&self, secret: Secret) -> Self {
@@ -639,7 +644,7 @@ impl Domain {
     }
 
     /// Who a descriptor speaks of.
-    pub(crate) fn caller<'q>(&self, entries: &'q [Entry<'q>]) -> Option<&'q str> {
+    pub fn caller<'q>(&self, entries: &'q [Entry<'q>]) -> Option<&'q str> {
         entries.iter().find(|entry| *entry.key == *self.quota_key).map(|entry| entry.value)
     }
 

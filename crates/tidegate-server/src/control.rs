@@ -1,6 +1,9 @@
 //! How far a node is with what the control plane keeps: for probes and for metrics.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use tidegate_telemetry::AuditSinkGauges;
 
 use tidegate_telemetry::{AdminCall, ControlGauges};
 
@@ -24,6 +27,8 @@ pub struct ControlStatus {
     rules_refused: AtomicBool,
     has_api: AtomicBool,
     calls: [AtomicU64; AdminCall::ALL.len()],
+    /// How far the audit trail is written to where an operator wants to have it, and why it does not go on.
+    sink: Mutex<Option<(AuditSinkGauges, Option<String>)>>,
 }
 
 impl ControlStatus {
@@ -64,6 +69,29 @@ impl ControlStatus {
     /// Could the last rules by API not be put in force?
     pub fn rules_refused(&self, refused: bool) {
         self.rules_refused.store(refused, Ordering::Relaxed);
+    }
+
+    /// The sink of the audit trail lacks so many rows, has failed so often, and does not go on for this reason.
+    pub fn sink_is_at(&self, behind: u64, failures: u64, trouble: Option<&str>) {
+        let gauges = AuditSinkGauges { behind, failures };
+        *self.sink.lock().unwrap_or_else(PoisonError::into_inner) = Some((gauges, trouble.map(String::from)));
+    }
+
+    /// How far that is; none where there is none.
+    pub fn sink(&self) -> Option<AuditSinkGauges> {
+        self.sink.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|(gauges, _)| *gauges)
+    }
+
+    /// The same for people.
+    pub(crate) fn sink_told(&self) -> Option<String> {
+        let sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
+        let (gauges, trouble) = sink.as_ref()?;
+        let rows = if gauges.behind == 1 { "row" } else { "rows" };
+        Some(match (trouble, gauges.behind) {
+            (Some(why), behind) => format!("the sink lacks {behind} {rows} and is tried again: {why}"),
+            (None, 0) => "the sink has every row".to_owned(),
+            (None, behind) => format!("the sink lacks {behind} {rows}"),
+        })
     }
 
     /// Has everything been told once?

@@ -14,15 +14,16 @@ use http::HeaderValue;
 use tidegate_clock::Clock;
 use tidegate_config::LiveRules;
 use tidegate_core::{
-    Ask, Book, Callers, Fate, Key, Limit, Micros, OnStoreFailure, Plan, Query, Quotas, Role, Tag, Verdict,
+    Ask, Book, Callers, Descriptor, Fate, Found, GrantedBy, Key, Limit, Micros, OnStoreFailure, Plan, Query,
+    Quotas, Role, Rule, Tag, Verdict,
 };
 use tidegate_counters::{
     CircuitState, Counters as _, Hand, Memory, Mode, RedisStats, STORE_TIMES_US, Stats, Store, Unavailable,
 };
 use tidegate_telemetry::reference::{ReferenceNames, ReferenceStats};
 use tidegate_telemetry::{
-    Build, Gauges, InternalCall, Metrics, Place, Reason, Refusal, RefusalLog, RuleMetrics, StoreGauges,
-    StoreServer, TopKeys, trace_id_of,
+    Build, Gauges, InternalCall, LimitSource, Metrics, Place, Reason, Refusal, RefusalLog, RuleMetrics,
+    StoreGauges, StoreServer, TopKeys, trace_id_of,
 };
 use tokio::sync::Semaphore;
 
@@ -249,6 +250,8 @@ impl Node {
                 let quotas = &self.rules.in_force().quotas;
                 control.gauges((quotas.len(), quotas.bytes()), self.clock.wall_now_us())
             }),
+            refusals_file: self.refusals.file_counts(),
+            audit_sink: self.control.as_ref().and_then(|control| control.sink()),
         }
     }
 
@@ -574,13 +577,23 @@ impl Core {
                 self.count_places(ask, answer.verdict.applied);
             }
             let Some(reason) = Reason::of(answer.verdict.outcome) else { continue };
-            let refusal = || Refusal {
-                domain: query.domain,
-                rule: take.rule.map(|rule| &*rule.id),
-                key: take.key,
-                tag: tagged.then_some(take.tag),
-                reason,
-                trace_id: asker.trace.and_then(trace_id_of),
+            let refusal = || {
+                let found = decision.plan.found().iter().find(|found| found.fate == Fate::Counted(at));
+                Refusal {
+                    domain: query.domain,
+                    rule: take.rule.map(|rule| &*rule.id),
+                    key: take.key,
+                    tag: tagged.then_some(take.tag),
+                    caller: caller_of(&in_force.book, query, found.and_then(|found| found.descriptor)),
+                    reason,
+                    state: role_word(take.role),
+                    limit: decision.plan.limit(take),
+                    source: source_of(take.rule, found),
+                    tier: take.rule.and_then(|rule| rule.tier.as_deref()),
+                    remaining: answer.verdict.remaining,
+                    retry_after: answer.verdict.retry_after,
+                    trace_id: asker.trace.and_then(trace_id_of),
+                }
             };
             if take.role == Role::Shadow {
                 node.refusals.shadow_refused(self.number, now, refusal);
@@ -593,6 +606,38 @@ impl Core {
         if decision.plan.found().iter().any(|found| found.fate == Fate::RefundIgnored) {
             node.metrics.core(self.number).refund_ignored();
         }
+    }
+}
+
+/// Who asked, keyed-hashed: the caller that this descriptor names, else the first that any does.
+pub(crate) fn caller_of(book: &Book, query: &Query<'_>, descriptor: Option<usize>) -> Option<Key> {
+    let domain = book.domain(query.domain)?;
+    let of = |descriptor: &Descriptor| {
+        domain
+            .caller(query.entries.get(descriptor.entries.clone())?)
+            .map(|name| book.caller_key(query.domain, name))
+    };
+    let named = descriptor.and_then(|at| query.descriptors.get(at)).and_then(of);
+    named.or_else(|| query.descriptors.iter().find_map(of))
+}
+
+/// What a refusal means.
+fn role_word(role: Role) -> &'static str {
+    match role {
+        Role::Enforce => "enforce",
+        Role::Shadow => "shadow",
+        Role::Quota => "quota",
+    }
+}
+
+/// What said how much a limit is.
+fn source_of(rule: Option<&Rule>, found: Option<&Found<'_>>) -> LimitSource {
+    match (found.and_then(|found| found.granted), rule) {
+        (Some((_, GrantedBy::Override)), _) => LimitSource::Override,
+        (Some((_, GrantedBy::Tier)), _) => LimitSource::ApiTier,
+        (None, Some(rule)) if rule.tier.is_some() => LimitSource::RuleTier,
+        (None, Some(_)) => LimitSource::Rule,
+        (None, None) => LimitSource::Request,
     }
 }
 

@@ -258,6 +258,14 @@ impl Page {
         self.write_xds(encoder)?;
         self.write_calendars(encoder)?;
         self.write_control(encoder)?;
+        if let Some((written, lost)) = gauges.refusals_file {
+            Family::new(encoder, &table::REFUSALS_WRITTEN)?.counter(&[], written)?;
+            Family::new(encoder, &table::REFUSALS_LOST)?.counter(&[], lost)?;
+        }
+        if let Some(sink) = &gauges.audit_sink {
+            Family::new(encoder, &table::AUDIT_SINK_BEHIND)?.gauge(&[], sink.behind)?;
+            Family::new(encoder, &table::AUDIT_SINK_FAILURES)?.counter(&[], sink.failures)?;
+        }
         let mut family = Family::new(encoder, &table::CONNECTIONS)?;
         for (server, open) in Server::ALL.iter().zip(gauges.connections) {
             family.gauge(&[server.word()], open)?;

@@ -56,6 +56,10 @@ pub struct Gauges {
     pub calendars: Option<CalendarGauges>,
     /// What the control plane keeps; none where there is none.
     pub control: Option<ControlGauges>,
+    /// The sink of the audit trail; none where this node writes none.
+    pub audit_sink: Option<AuditSinkGauges>,
+    /// Refusals in a file of their own: how many are written, and how many could not be; none where there is no file.
+    pub refusals_file: Option<(u64, u64)>,
 }
 
 /// What becomes of charges of calendar quotas.
@@ -86,6 +90,15 @@ pub struct ControlGauges {
     pub quota_bytes: u64,
     /// Calls of the API in the order of [`AdminCall::ALL`], since the start; none where it is not here.
     pub admin_calls: Option<[u64; AdminCall::ALL.len()]>,
+}
+
+/// How far the audit trail is written to where an operator wants to have it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct AuditSinkGauges {
+    /// Rows that are not written yet.
+    pub behind: u64,
+    /// How often something failed.
+    pub failures: u64,
 }
 
 /// What is known of an xDS server.

@@ -20,6 +20,7 @@ mod encode; // the page that is scraped
 
 pub mod log; // lines for people and machines
 mod refusals; // some refusals, as lines
+mod refusals_file; // and in a file of their own
 mod trace; // the id of a trace
 mod top; // the keys that are refused most
 
@@ -29,7 +30,9 @@ pub mod reference; // what users of envoyproxy/ratelimit chart
 mod proof; // how many cases properties are tried on
 
 pub use encode::{CONTENT_TYPE, encode};
-pub use gauges::{Build, CalendarGauges, ControlGauges, Gauges, StoreGauges, StoreServer, XdsGauges};
+pub use gauges::{
+    AuditSinkGauges, Build, CalendarGauges, ControlGauges, Gauges, StoreGauges, StoreServer, XdsGauges,
+};
 pub use label::Labels;
 pub use metrics::{CoreMetrics, Metrics};
 pub use refusals::{Refusal, RefusalLog};
@@ -38,5 +41,6 @@ pub use table::{Kind, Label, Metric, TABLE};
 pub use top::{COUNTERS, Top, TopKey, TopKeys};
 pub use trace::trace_id_of;
 pub use words::{
-    AdminCall, ConnectionRefused, InternalCall, Place, Reason, RequestOutcome, Reservation, Server,
+    AdminCall, ConnectionRefused, InternalCall, LimitSource, Place, Reason, RequestOutcome, Reservation,
+    Server,
 };

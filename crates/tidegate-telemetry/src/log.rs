@@ -14,6 +14,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{Registry, fmt};
 
 pub use line::LogFormat;
+pub(crate) use line::write_json_text;
 use queue::Queue;
 
 /// Why there is no log.

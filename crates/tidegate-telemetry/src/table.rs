@@ -374,6 +374,27 @@ table! {
     )
     .by(&[label("result", AdminCall::WORDS)]);
 
+    AUDIT_SINK_BEHIND = Metric::gauge(
+        "tidegate_audit_sink_behind_rows",
+        "rows",
+        "Rows of the audit trail that `control.audit_sink` lacks. Nothing else waits for them.",
+    );
+    AUDIT_SINK_FAILURES = Metric::counter(
+        "tidegate_audit_sink_failures_total",
+        "tries",
+        "Times that the audit trail could not be read, or not be written to `control.audit_sink`. It is tried again.",
+    );
+
+    REFUSALS_WRITTEN = Metric::counter(
+        "tidegate_refusals_file_lines_total",
+        "lines",
+        "Refusals that were written to `log.refusals_file`.",
+    );
+    REFUSALS_LOST = Metric::counter(
+        "tidegate_refusals_file_lost_total",
+        "lines",
+        "Refusals that were to be written to `log.refusals_file` and were dropped: it cannot be written, or not fast enough.",
+    );
     LOG_LINES_LOST = Metric::counter(
         "tidegate_log_lines_lost_total",
         "lines",

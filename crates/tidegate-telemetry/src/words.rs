@@ -50,6 +50,22 @@ words! {
 }
 
 words! {
+    /// What said how much a limit is.
+    pub LimitSource {
+        /// An override of the caller's own.
+        Override = "override",
+        /// The control plane's word on the caller's tier.
+        ApiTier = "api_tier",
+        /// What the rule says for the caller's tier.
+        RuleTier = "rule_tier",
+        /// What the rule says for everybody else.
+        Rule = "rule",
+        /// The request itself.
+        Request = "request",
+    }
+}
+
+words! {
     /// Why a limit refused.
     pub Reason {
         /// It does not fit now.

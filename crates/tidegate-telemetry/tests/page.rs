@@ -8,9 +8,9 @@ use std::time::Duration;
 use support::{Page, book, node, page, verdict};
 use tidegate_core::{LimitError, Micros, OnStoreFailure, Outcome, Role, Verdict};
 use tidegate_telemetry::{
-    Build, CalendarGauges, ConnectionRefused, ControlGauges, Gauges, InternalCall, Kind, Metric, Metrics,
-    Place, RequestOutcome, Reservation, RuleMetrics, Server, StoreGauges, StoreServer, TABLE, XdsGauges,
-    encode,
+    AuditSinkGauges, Build, CalendarGauges, ConnectionRefused, ControlGauges, Gauges, InternalCall, Kind,
+    Metric, Metrics, Place, RequestOutcome, Reservation, RuleMetrics, Server, StoreGauges, StoreServer,
+    TABLE, XdsGauges, encode,
 };
 
 /// A node to which everything has happened, each thing another number of times.
@@ -76,6 +76,8 @@ fn busy() -> Result<Page, LimitError> {
             quota_bytes: 45,
             admin_calls: Some([46, 47, 48, 49, 50]),
         }),
+        refusals_file: Some((43, 44)),
+        audit_sink: Some(AuditSinkGauges { behind: 41, failures: 42 }),
     };
     Ok(Page::parse(&encode(&metrics, &rules, &gauges)))
 }

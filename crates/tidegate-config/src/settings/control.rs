@@ -12,6 +12,9 @@ use crate::reader::{Reader, Value};
 /// The setting that says where it is kept.
 pub(super) const DATABASE: &str = "control.database";
 
+/// The setting that says where the audit trail is written to.
+const AUDIT_SINK: &str = "control.audit_sink";
+
 /// What a process does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Role {
@@ -44,6 +47,15 @@ impl Role {
     }
 }
 
+/// Where the audit trail is written to as well.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum AuditSinkSettings {
+    /// To standard output.
+    Stdout,
+    /// To a file.
+    File(PathBuf),
+}
+
 /// Tiers, quotas of single callers, rules by API: where they are kept, and where they are changed.
 #[derive(Clone, Default)]
 pub struct ControlSettings {
@@ -63,6 +75,8 @@ pub struct ControlSettings {
     pub allow_plain: bool,
     /// The files of its certificates.
     pub tls: Option<TlsSettings>,
+    /// Where the audit trail is written to as well.
+    pub audit_sink: Option<AuditSinkSettings>,
 }
 
 impl fmt::Debug for ControlSettings {
@@ -79,7 +93,12 @@ impl fmt::Debug for ControlSettings {
 impl Chosen<'_> {
     pub(super) fn control(&self) -> ControlSettings {
         let tls = self.path("control.tls_certificate").zip(self.path("control.tls_key"));
+        let audit_sink = self.path(AUDIT_SINK).map(|path| match self.text(AUDIT_SINK) {
+            Some("stdout") => AuditSinkSettings::Stdout,
+            _ => AuditSinkSettings::File(path),
+        });
         ControlSettings {
+            audit_sink,
             enabled: self.flag("control.enabled"),
             listen: self.get("control.listen").and_then(Value::socket).map(|socket| socket.value),
             listen_said: self.is_said("control.listen"),

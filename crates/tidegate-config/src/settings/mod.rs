@@ -21,7 +21,7 @@ use crate::scalars::{ListenAt, check_socket_path};
 use crate::source::{Sources, Span};
 use crate::yaml::{self, Caps, NodeKind, Tree};
 
-pub use control::{ControlSettings, Role};
+pub use control::{AuditSinkSettings, ControlSettings, Role};
 pub use places::SETTINGS;
 
 /// The file that is read if none is named and it is there.
@@ -82,6 +82,12 @@ pub struct Settings {
     pub log_level: &'static str,
     /// How many refusals are logged each second.
     pub log_refusals_per_second: u32,
+    /// The file that refusals are written to as well.
+    pub refusals_file: Option<PathBuf>,
+    /// How many of them each second.
+    pub refusals_file_per_second: u32,
+    /// How large it may get, with the one before it.
+    pub refusals_file_bytes: usize,
 }
 
 /// How a node listens at one place, and what it says there.
@@ -211,20 +217,41 @@ impl fmt::Debug for XdsSettings {
     }
 }
 
-/// Where the password of a URL stands in it, if there is one. A host has no `@`, a password may.
-fn password_of(url: &str) -> Option<Range<usize>> {
-    let start = url.find("://")? + 3;
-    let end = start + url[start..].rfind('@')?;
-    let colon = start + url[start..end].find(':')?;
-    (colon + 1 < end).then_some(colon + 1..end)
+/// Where passwords stand in a URL, in order: before its host, and behind it as PostgreSQL takes them too, `?password=`. A host has no `@`, a
+/// password may.
+fn passwords_of(url: &str) -> Vec<Range<usize>> {
+    let before_host = || {
+        let start = url.find("://")? + 3;
+        let end = start + url[start..].rfind('@')?;
+        let colon = start + url[start..end].find(':')?;
+        (colon + 1 < end).then_some(colon + 1..end)
+    };
+    let mut passwords: Vec<Range<usize>> = before_host().into_iter().collect();
+    let mut at = passwords.first().map_or(0, |password| password.end);
+    while let Some(found) = url[at..].find(PASSWORD) {
+        let asked = at + found;
+        let start = asked + PASSWORD.len();
+        let end = url[start..].find('&').map_or(url.len(), |length| start + length);
+        if url[..asked].ends_with(['?', '&']) && start < end {
+            passwords.push(start..end);
+        }
+        at = end;
+    }
+    passwords
 }
 
+/// How a password is named behind a host.
+const PASSWORD: &str = "password=";
+
 /// A URL that can be shown.
-fn without_password(url: &str) -> String {
-    match password_of(url) {
-        Some(password) => format!("{}{HIDDEN}{}", &url[..password.start], &url[password.end..]),
-        None => url.into(),
+pub fn without_password(url: &str) -> String {
+    let (mut shown, mut at) = (String::new(), 0);
+    for password in passwords_of(url) {
+        shown.push_str(&url[at..password.start]);
+        shown.push_str(HIDDEN);
+        at = password.end;
     }
+    shown + &url[at..]
 }
 
 /// What stands for a password.
@@ -377,7 +404,7 @@ pub fn resolve(given: &Given) -> Resolved {
     // One that did not win must not be shown either.
     let both = |name: &str| [read.get(name), in_file.get(name).copied()];
     let urls = both(STORE_URL).into_iter().chain(both(control::DATABASE)).flatten();
-    let mut passwords: Vec<Span> = urls.filter_map(|url| hidden(&sources, url.span())).collect();
+    let mut passwords: Vec<Span> = urls.flat_map(|url| hidden(&sources, url.span())).collect();
     let headers = [read.get(XDS_HEADERS), in_file.get(XDS_HEADERS).copied()].into_iter().flatten();
     passwords.extend(headers.map(|value| value.span()));
     let said = all.iter().map(|setting| {
@@ -410,11 +437,11 @@ pub fn resolve(given: &Given) -> Resolved {
 const STORE_URL: &str = "store.url";
 const XDS_HEADERS: &str = "xds.headers";
 
-/// Where the password of a URL stands in the sources.
-fn hidden(sources: &Sources, url: Span) -> Option<Span> {
-    let password = password_of(sources.slice(url))?;
+/// Where the passwords of a URL stand in the sources.
+fn hidden(sources: &Sources, url: Span) -> Vec<Span> {
     let at = |offset: usize| url.start + offset as u32;
-    Some(Span { start: at(password.start), end: at(password.end), ..url })
+    let span = |password: Range<usize>| Span { start: at(password.start), end: at(password.end), ..url };
+    passwords_of(sources.slice(url)).into_iter().map(span).collect()
 }
 
 /// What stands above and below the file for one setting.
@@ -661,7 +688,7 @@ impl<'a> Chosen<'a> {
             reader.say(trouble.help("set both `store.tls.certificate` and `store.tls.key`"));
         }
         let Some(url) = self.get(STORE_URL) else { return };
-        let has_password = self.text(STORE_URL).is_some_and(|text| password_of(text).is_some());
+        let has_password = self.text(STORE_URL).is_some_and(|text| !passwords_of(text).is_empty());
         if has_password && !self.is_instead(STORE_URL) {
             let message = "a password in `store.url`: files and command lines are read by more people than should know it";
             let trouble =
@@ -731,6 +758,8 @@ impl<'a> Chosen<'a> {
 
     fn settings(&self) -> Settings {
         let caps = Caps { bytes: self.bytes("rules.file_bytes_max"), ..Caps::default() };
+        let per_second =
+            |name: &str| self.whole(name).and_then(|number| u32::try_from(number).ok()).unwrap_or(0);
         Settings {
             rules: RuleFiles {
                 paths: self.path("rules.path").into_iter().collect(),
@@ -768,10 +797,10 @@ impl<'a> Chosen<'a> {
             drain_timeout: self.duration("node.drain_timeout"),
             log_format: self.word("log.format"),
             log_level: self.word("log.level"),
-            log_refusals_per_second: self
-                .whole("log.refusals_per_second")
-                .and_then(|number| u32::try_from(number).ok())
-                .unwrap_or(0),
+            log_refusals_per_second: per_second("log.refusals_per_second"),
+            refusals_file: self.path("log.refusals_file"),
+            refusals_file_per_second: per_second("log.refusals_file_per_second"),
+            refusals_file_bytes: self.bytes("log.refusals_file_bytes"),
         }
     }
 }

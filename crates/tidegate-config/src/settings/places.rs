@@ -472,6 +472,13 @@ static CONTROL: Place = Place {
         TLS_CERTIFICATE,
         TLS_KEY,
         TLS_CLIENT_ROOTS,
+        Field::new(
+            "audit_sink",
+            Kind::Text,
+            "A file that every row of the audit trail is added to as a line of JSON, or `stdout`: at least once, in order. Only nodes that \
+             have the API write it. See docs/audit.md.",
+        )
+        .ours(),
     ],
 };
 
@@ -537,6 +544,26 @@ static LOG: Place = Place {
         )
         .ours()
         .default("1"),
+        Field::new(
+            "refusals_file",
+            Kind::Text,
+            "A file of its own for refusals, a line of JSON for each, to answer disputes by: see docs/disputes.md. No decision waits for it.",
+        )
+        .ours(),
+        Field::new(
+            "refusals_file_per_second",
+            Kind::Whole { min: 1, max: 100_000 },
+            "How many refusals are written to it each second at most, as a sample; as many again of limits in shadow.",
+        )
+        .ours()
+        .default("100"),
+        Field::new(
+            "refusals_file_bytes",
+            Kind::Bytes { min: 64 << 10, max: 1 << 40 },
+            "How large it may get. At half of that it is renamed to end in `.1`, in the place of the one before.",
+        )
+        .ours()
+        .default("128MiB"),
     ],
 };
 

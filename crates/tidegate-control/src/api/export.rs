@@ -11,6 +11,7 @@ use super::call::{Answer, Call};
 use super::problem::Problem;
 use super::quotas::{OverrideBody, QuotaBody};
 use super::shapes::Kept;
+use super::when::When;
 use crate::error::Error;
 use crate::model::{Limits, QuotaFilter};
 
@@ -25,14 +26,48 @@ pub(super) async fn export(desk: Arc<Desk>, call: Call) -> Answer {
     desk.store.revision().await?;
     Ok(streamed("application/yaml", move |to| async move {
         if rules {
+            to.send(ABOUT_RULES.to_owned()).await?;
+            write_states(&desk, &to).await?;
             write_rules(&desk, &to).await?;
         }
         if quotas {
+            to.send(ABOUT_QUOTAS.to_owned()).await?;
             write_tiers(&desk, &to).await?;
             write_quotas(&desk, &to).await?;
         }
         Ok(())
     }))
+}
+
+/// What somebody should know who puts it into files.
+const ABOUT_RULES: &str = "\
+# Rules by API. Each is a document of a rule file and decides the same there: save them alone (?of=rules) in the folder of rule files,
+# with `rules.merge_domains: true` where several of them, or other files, name one domain; what is said of a
+# domain itself (`match`) has to stand in the first of its documents. Where two documents have the same descriptor, join them by hand: files refuse that.
+# Not in these documents: states that were set by the kill switch, which are told as comments.
+";
+const ABOUT_QUOTAS: &str = "\
+# Tiers and quotas of single callers. No rule file can say them: send them to /admin/v1/tiers and /admin/v1/quotas, or restore a backup.
+";
+
+/// A file cannot say until when, so states are for people to write into it.
+async fn write_states(desk: &Desk, to: &Pen) -> Result<(), Error> {
+    let mut after = None;
+    loop {
+        let page = desk.store.rule_states(after.as_deref(), Limits::PAGE).await?;
+        let mut text = String::new();
+        for state in page.items {
+            let until =
+                state.value.expires_at.map(|at| format!(" until {}", When(at).text())).unwrap_or_default();
+            let rule = flow(&Value::String(state.value.rule));
+            let _ = writeln!(text, "# state of {rule}: {}{until}", state.value.state);
+        }
+        to.send(text).await?;
+        match page.next {
+            Some(next) => after = Some(next),
+            None => return Ok(()),
+        }
+    }
 }
 
 async fn write_rules(desk: &Desk, to: &Pen) -> Result<(), Error> {

@@ -3,7 +3,7 @@
 //! [`routes()`] is the table of all calls. The router, the OpenAPI document and the test of who may do what are made from it.
 
 mod problem; // what is answered when something cannot be done
-mod when; // instants in texts
+pub(crate) mod when; // instants in texts
 mod call; // one call: what is asked, how it is answered
 pub mod auth; // who may do what
 mod routes; // all calls there are

@@ -321,7 +321,7 @@ fn table() -> Vec<Route> {
         Route::get("/admin/v1/audit", "What was done", with!(trail::list))
             .by_whole(Read)
             .query(&["since", "until", "actor", "kind", "subject", "order", "cursor", "limit"])
-            .gives_pages::<trail::Entry>(),
+            .gives_pages::<crate::audit_line::AuditLine>(),
         Route::get("/admin/v1/audit/verify", "Is the audit trail as it was written?", with!(trail::verify))
             .by_whole(Read)
             .query(&["from", "to"])

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use serde::Serialize;
-use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::Desk;
@@ -11,55 +10,8 @@ use super::auth::hex;
 use super::call::{Answer, Call, PageOf, Query, cursor, ok};
 use super::problem::Problem;
 use super::when::When;
-use crate::audit::AuditEntry;
+use crate::audit_line::AuditLine;
 use crate::model::{AuditFilter, AuditOrder, Kind, Verification};
-
-/// One row of the audit trail.
-#[derive(Serialize, ToSchema)]
-#[schema(as = AuditEntry)]
-pub(super) struct Entry {
-    /// 1, 2, …: the revision that it made.
-    seq: u64,
-    at: When,
-    /// The name of the token, or of whoever else did it.
-    actor: String,
-    /// The address, and the id of the token.
-    origin: String,
-    action: String,
-    kind: String,
-    subject: String,
-    /// What was there.
-    #[schema(value_type = Option<Object>)]
-    before: Option<Value>,
-    /// What is there now.
-    #[schema(value_type = Option<Object>)]
-    after: Option<Value>,
-    /// The hash of the row before, in hexadecimal digits.
-    prev_hash: String,
-    /// The hash of all of this.
-    hash: String,
-}
-
-impl Entry {
-    fn of(entry: AuditEntry) -> Self {
-        let value = |text: Option<String>| {
-            text.map(|text| serde_json::from_str(&text).unwrap_or(Value::String(text)))
-        };
-        Self {
-            seq: entry.seq,
-            at: When(entry.at),
-            actor: entry.actor,
-            origin: entry.origin,
-            action: entry.action,
-            kind: entry.kind,
-            subject: entry.subject,
-            before: value(entry.before),
-            after: value(entry.after),
-            prev_hash: hex(&entry.prev_hash),
-            hash: hex(&entry.hash),
-        }
-    }
-}
 
 /// What looking over the audit trail found.
 #[derive(Serialize, ToSchema)]
@@ -101,7 +53,7 @@ pub(super) async fn list(desk: Arc<Desk>, call: Call) -> Answer {
         Some(_) => return Err(Problem::bad_request("order", "is `newest` or `oldest`")),
     };
     let page = desk.store.audit(&filter, order, after(query)?, query.limit()?).await?;
-    let items: Vec<Entry> = page.items.into_iter().map(Entry::of).collect();
+    let items: Vec<AuditLine> = page.items.into_iter().map(AuditLine::of).collect();
     ok(&PageOf { items, next: cursor(page.next) })
 }
 

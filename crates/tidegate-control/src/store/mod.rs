@@ -6,7 +6,9 @@ mod sqlite; // a file, for one node; with it `shared/`, what is said to both in 
 mod postgres; // a database that a fleet shares
 mod snapshot; // everything at one revision
 mod nudge; // somebody says that something has changed
+mod backup; // all of it, out and in
 
+use std::fmt;
 use std::future::Future;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,7 +32,9 @@ use held::Held;
 use nudge::Nudges;
 use snapshot::SnapshotOf;
 
+pub(crate) use backup::BackupPages;
 pub use snapshot::Snapshot;
+pub(crate) use values::hex;
 
 /// The schema that this program knows and writes. Each file in `migrations/` makes it one more, and only adds: programs of the version
 /// before go on with it.
@@ -47,13 +51,23 @@ pub struct Options {
     deadline: Duration,
     migration_deadline: Duration,
     poll: Duration,
+    only_reads: bool,
     step_hook: Option<StepHook>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 enum Location {
     Sqlite(PathBuf),
     Postgres(String),
+}
+
+impl fmt::Debug for Location {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sqlite(file) => to.debug_tuple("Sqlite").field(file).finish(),
+            Self::Postgres(_) => to.write_str("Postgres(…)"), // There may be a password in it.
+        }
+    }
 }
 
 impl Options {
@@ -74,6 +88,7 @@ impl Options {
             deadline: Duration::from_secs(3),
             migration_deadline: Duration::from_secs(60),
             poll: Duration::from_secs(2),
+            only_reads: false,
             step_hook: None,
         }
     }
@@ -96,6 +111,12 @@ impl Options {
         self
     }
 
+    /// Nothing is written, not even a newer schema: the database has to be there.
+    pub fn only_reads(mut self) -> Self {
+        self.only_reads = true;
+        self
+    }
+
     /// For tests that break a migration off at a given step.
     #[doc(hidden)]
     pub fn on_migration_step(mut self, hook: fn(usize)) -> Self {
@@ -115,6 +136,7 @@ struct Inner {
     clock: Clock,
     deadline: Duration,
     migrations: u32,
+    only_reads: bool,
     follower: Follower,
     following: JoinHandle<()>,
 }
@@ -192,6 +214,8 @@ macro_rules! each {
     };
 }
 
+use each;
+
 /// Says something on a connection of one of the pools, within the deadline.
 macro_rules! plainly {
     ($store:expr, $pool:ident, |$connection:ident| $body:expr) => {
@@ -219,6 +243,7 @@ macro_rules! read {
 macro_rules! write {
     ($store:expr, $who:expr, |$transaction:ident| $body:expr) => {{
         $who.check()?;
+        $store.may_write()?;
         within($store.inner.deadline, async {
             each!($store, |database| {
                 let mut held = Held::of(&database.writer).await?;
@@ -275,7 +300,8 @@ impl ControlStore {
             }
         };
         let (clock, deadline) = (options.clock.clone(), options.deadline);
-        let inner = Inner { database, clock, deadline, migrations, follower, following };
+        let only_reads = options.only_reads;
+        let inner = Inner { database, clock, deadline, migrations, only_reads, follower, following };
         let store = Self { inner: Arc::new(inner) };
         store.inner.follower.tell(store.revision().await?);
         Ok(store)
@@ -649,6 +675,13 @@ impl ControlStore {
         plainly!(self, writer, |connection| sql::usage::forget(connection, period_start))
     }
 
+    fn may_write(&self) -> Result<()> {
+        match self.inner.only_reads {
+            true => Err(Error::unavailable("it was opened only to be read")),
+            false => Ok(()),
+        }
+    }
+
     fn now_us(&self) -> i64 {
         i64::try_from(self.inner.clock.wall_now_us()).unwrap_or(Limits::TIME_US).min(Limits::TIME_US)
     }
@@ -676,7 +709,7 @@ impl From<sqlx::Error> for Error {
     }
 }
 
-fn json(of: &impl Serialize) -> Result<String> {
+pub(crate) fn json(of: &impl Serialize) -> Result<String> {
     serde_json::to_string(of).map_err(|error| Error::invalid("document", error.to_string()))
 }
 
@@ -694,6 +727,12 @@ fn random<const N: usize>() -> Result<[u8; N]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_password_in_a_url_never_shows() {
+        let options = Options::postgres("postgres://user:hunter2@host/name?password=hunter2");
+        assert!(!format!("{options:?}").contains("hunter2"));
+    }
 
     /// Servers move what they wait for between threads. That this compiles is all there is to see.
     #[test]

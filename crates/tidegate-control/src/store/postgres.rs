@@ -32,6 +32,10 @@ const BEGIN_WRITE: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
 /// Whoever changes something waits here for whoever does so already.
 const LOCK_HEAD: &str = "SELECT schema_version, seq, hash FROM control_head WHERE one = 1 FOR UPDATE";
 const NOTIFY: Option<&str> = Some("SELECT pg_notify('tidegate_changes', $1)");
+/// What a transaction says that may take long: a backup may come slowly.
+const TAKE_TIME: &[&str] = &["SET LOCAL idle_in_transaction_session_timeout = '5min'"];
+/// What does not go with its table.
+const DROP_BESIDE: &[&str] = &["DROP FUNCTION IF EXISTS audit_is_only_added_to"];
 const CHANNEL: &str = "tidegate_changes";
 /// The caller may take its time between two pages.
 pub(crate) const BEGIN_SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; \
@@ -60,8 +64,9 @@ impl Database {
         let deadline_ms = options.deadline.as_millis();
         let session = format!(
             "SET statement_timeout = {deadline_ms}; SET idle_in_transaction_session_timeout = {}; \
-             SET synchronous_commit = on",
-            2 * deadline_ms
+             SET synchronous_commit = on; SET default_transaction_read_only = {}",
+            2 * deadline_ms,
+            if options.only_reads { "on" } else { "off" }
         );
         let pool = PgPoolOptions::new()
             .max_connections(CONNECTIONS)
@@ -75,7 +80,10 @@ impl Database {
         let migrations = within(options.migration_deadline, async {
             let mut held = Held::of(&pool).await?;
             let Some(connection) = held.connection() else { return Ok(0) };
-            let migrations = sql::migrate::run(connection, options.step_hook).await?;
+            let migrations = match options.only_reads {
+                true => 0,
+                false => sql::migrate::run(connection, options.step_hook).await?,
+            };
             held.give_back();
             Ok(migrations)
         })

@@ -31,6 +31,10 @@ const FIND_HEAD: &str = "SELECT count(*) FROM sqlite_schema WHERE type = 'table'
 const BEGIN_WRITE: &str = "BEGIN IMMEDIATE";
 const LOCK_HEAD: &str = "SELECT schema_version, seq, hash FROM control_head WHERE one = 1";
 const NOTIFY: Option<&str> = None;
+/// What a transaction says that may take long.
+const TAKE_TIME: &[&str] = &[];
+/// What does not go with its table.
+const DROP_BESIDE: &[&str] = &[];
 /// In WAL mode it stays what it was at the first look.
 pub(crate) const BEGIN_SNAPSHOT: &str = "BEGIN DEFERRED";
 
@@ -44,7 +48,11 @@ pub(crate) struct Database {
 impl Database {
     /// Opens it, making it first if there is none, and migrates it; returns how many migrations that took.
     pub(crate) async fn open(file: &Path, options: &Options) -> Result<(Self, u32)> {
-        create(file).map_err(|error| Error::unavailable(format!("{}: {error}", file.display())))?;
+        let here = |error: std::io::Error| Error::unavailable(format!("{}: {error}", file.display()));
+        match options.only_reads {
+            true => std::fs::metadata(file).map(drop).map_err(here)?,
+            false => create(file).map_err(here)?,
+        }
         let connect = SqliteConnectOptions::new()
             .filename(file)
             .foreign_keys(true)
@@ -54,6 +62,12 @@ impl Database {
         // Others may be switching the same file to WAL at this moment, which SQLite does not wait for.
         let wal = connect.clone().journal_mode(SqliteJournalMode::Wal);
         let writer = pool().max_connections(1).connect_lazy_with(wal);
+        let connect = connect.clone();
+        let reader =
+            || pool().max_connections(READERS).connect_lazy_with(connect.clone().pragma("query_only", "ON"));
+        if options.only_reads {
+            return Ok((Self { writer: reader(), reader: reader() }, 0));
+        }
         let migrations = within(options.migration_deadline, async {
             let mut held = loop {
                 match Held::of(&writer).await {
@@ -69,8 +83,7 @@ impl Database {
             Ok(migrations)
         })
         .await?;
-        let reader = pool().max_connections(READERS).connect_lazy_with(connect.pragma("query_only", "ON"));
-        Ok((Self { writer, reader }, migrations))
+        Ok((Self { writer, reader: reader() }, migrations))
     }
 
     /// Other processes may write to the same file: nobody tells of it, so it is looked at now and then.

@@ -151,6 +151,10 @@ fn all_of_it_is_exported_as_yaml() {
         rig.ask("PUT /admin/v1/quotas/a:b", json!({ "tier": "gold" })).await.is(200);
         let got = rig.get("/admin/v1/export").await.is(200);
         let expected = "\
+# Rules by API. Each is a document of a rule file and decides the same there: save them alone (?of=rules) in the folder of rule files,
+# with `rules.merge_domains: true` where several of them, or other files, name one domain; what is said of a
+# domain itself (`match`) has to stand in the first of its documents. Where two documents have the same descriptor, join them by hand: files refuse that.
+# Not in these documents: states that were set by the kill switch, which are told as comments.
 --- # rule search, version 1
 descriptors:
   - descriptors:
@@ -161,6 +165,7 @@ descriptors:
         value: \"/s\"
     key: \"api_key\"
 domain: \"api_platform\"
+# Tiers and quotas of single callers. No rule file can say them: send them to /admin/v1/tiers and /admin/v1/quotas, or restore a backup.
 ---
 tiers:
 - name: \"gold\"

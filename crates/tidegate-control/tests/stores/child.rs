@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use rustix::process::{Signal, getpid, kill_process};
-use tidegate_control::{ControlStore, Error};
+use tidegate_control::{AuditSink, ControlStore, Error, SinkProgress, SinkTo};
 
 use crate::support::{alice, limit, options, quota};
 
@@ -73,6 +73,10 @@ fn child() {
             println!("{MARK}done");
         }),
         "storm" => runtime.block_on(storm(&place, number.parse().unwrap())),
+        "sink" => {
+            let (seed, file) = number.split_once(' ').unwrap();
+            runtime.block_on(storm_into_sink(&place, seed.parse().unwrap(), file));
+        }
         other => panic!("{other}"),
     }
 }
@@ -84,6 +88,14 @@ fn die_at_the_step(step: usize) {
         let _ = kill_process(getpid(), Signal::KILL);
         std::thread::park(); // Nothing more is done.
     }
+}
+
+/// The same, and writes the audit trail to a file meanwhile.
+async fn storm_into_sink(place: &str, seed: u32, file: &str) {
+    let store = ControlStore::open(&options(place)).await.unwrap();
+    let sink = AuditSink::new(SinkTo::File(file.into()), Some(format!("{file}.position").into()));
+    let told = |progress: &SinkProgress| println!("{MARK}{}", progress.written);
+    tokio::join!(storm(place, seed), sink.run(&store, told));
 }
 
 /// Edits as fast as it can until it is killed, four at a time, and says what was acknowledged. What it could not do, it tries again.

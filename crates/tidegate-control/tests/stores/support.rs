@@ -18,6 +18,16 @@ pub(crate) fn both(test: impl AsyncFn(Bed)) {
     on_both(test, || Bed::postgres(&shared_postgres()));
 }
 
+/// Runs a test with a database of each kind, in both orders.
+pub(crate) fn from_one_to_the_other(test: impl AsyncFn(Bed, Bed)) {
+    let stores: [fn() -> Bed; 2] = [Bed::sqlite, || Bed::postgres(&shared_postgres())];
+    for (from, to) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+        let (from, to) = (stores[from](), stores[to]());
+        println!("from {} to {}", from.name(), to.name());
+        run(test(from, to));
+    }
+}
+
 /// The same, with a PostgreSQL of its own that the test may break.
 pub(crate) fn both_alone(options: PostgresOptions, test: impl AsyncFn(Bed)) {
     on_both(test, || {

@@ -12,7 +12,7 @@ use super::asked::{Asked, Body};
 use super::error::HttpError;
 use super::{Answer, json, query_value, read};
 use crate::net::Peer;
-use crate::node::{Core, InForce};
+use crate::node::{Core, InForce, caller_of};
 
 /// How many digits a key has.
 const KEY_DIGITS: usize = 32;
@@ -33,7 +33,11 @@ pub(super) async fn inspect(core: &Core, request: Request<Incoming>) -> Result<A
         let held = held.map_err(|why| HttpError::unavailable(&why))?;
         counters.push(shown(core, rule, take.key, take.tag, limit, &held));
     }
-    Ok(json(200, json!({ "counters": counters }).to_string().into_bytes()))
+    let mut told = json!({ "counters": counters });
+    if let Some(caller) = caller_of(&in_force.book, &parts.query(), None) {
+        told["caller"] = json!(caller.to_string());
+    }
+    Ok(json(200, told.to_string().into_bytes()))
 }
 
 /// Makes the counters of a request as if never touched.

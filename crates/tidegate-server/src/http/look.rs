@@ -38,6 +38,9 @@ pub(super) fn ready(core: &Core, query: Option<&str>) -> Result<Answer, HttpErro
     if let Some(control) = &node.control {
         let keys = node.rules.in_force().quotas.len();
         let _ = writeln!(told, "quotas    {}", control.told(keys, node.clock.wall_now_us()));
+        if let Some(sink) = control.sink_told() {
+            let _ = writeln!(told, "audit     {sink}");
+        }
     }
     tell_counters(node, &mut told);
     for (setting, domain) in node.missing_domains(&node.rules.in_force().book) {

@@ -185,7 +185,7 @@ fn write_visible(out: &mut impl Write, text: &str) -> fmt::Result {
     Ok(())
 }
 
-fn write_json_text(out: &mut impl Write, text: &str) -> fmt::Result {
+pub(crate) fn write_json_text(out: &mut impl Write, text: &str) -> fmt::Result {
     out.write_char('"')?;
     for one in text.chars() {
         match one {

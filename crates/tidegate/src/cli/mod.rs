@@ -1,5 +1,6 @@
 //! The command line. Start at [`Verb`]: a new verb is a file and a line.
 
+mod backup; // the control plane's database, out and in
 mod ask; // what a running node is asked
 mod check; // may this go on?
 mod completions; // for shells
@@ -12,6 +13,7 @@ mod import; // rules of another limiter
 mod inspect; // what do counters hold?
 mod ratelimit; // in the place of envoyproxy/ratelimit
 mod output; // tables for people, JSON for machines
+mod refusals; // what was a caller refused?
 mod run; // a node
 mod settings; // every setting as a flag
 mod test; // rules, tested
@@ -48,6 +50,8 @@ enum Verb {
     Explain(explain::Explain),
     /// Ask a running node what the counters of a request hold, or to reset them
     Inspect(inspect::Inspect),
+    /// Show what one caller was refused, by the file that a node wrote
+    Refusals(refusals::Refusals),
     /// Check, show and compare rule files
     #[command(subcommand)]
     Config(config::Config),
@@ -74,6 +78,10 @@ enum Verb {
     /// What was changed by the admin API, by whom
     #[command(subcommand)]
     Audit(control::Audit),
+    /// Write all that the control plane keeps to a file
+    Backup(backup::Backup),
+    /// Fill the control plane's database from a backup
+    Restore(backup::Restore),
     /// Print what a shell needs to complete commands
     Completions(completions::Completions),
 }
@@ -90,6 +98,7 @@ pub(crate) fn run() -> ExitCode {
         Verb::Check(check) => check.run().map(ExitCode::from),
         Verb::Explain(explain) => explain.run().map(ExitCode::from),
         Verb::Inspect(inspect) => inspect.run().map(ExitCode::from),
+        Verb::Refusals(refusals) => refusals.run().map(ExitCode::from),
         Verb::Config(config) => config.run().map(ExitCode::from),
         Verb::Import(import) => import.run().map(ExitCode::from),
         Verb::Test(test) => test.run().map(ExitCode::from),
@@ -99,6 +108,8 @@ pub(crate) fn run() -> ExitCode {
         Verb::Usage(usage) => usage.run().map(ExitCode::from),
         Verb::Token(token) => token.run().map(ExitCode::from),
         Verb::Audit(audit) => audit.run().map(ExitCode::from),
+        Verb::Backup(backup) => backup.run().map(ExitCode::from),
+        Verb::Restore(restore) => restore.run().map(ExitCode::from),
         Verb::Completions(completions) => completions.run().map(ExitCode::from),
     };
     ended.unwrap_or_else(|trouble| {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use tidegate_config::{DropIn, Resolved, Settings, Style};
+use tidegate_config::{AuditSinkSettings, DropIn, Resolved, Settings, Style};
 use tidegate_telemetry::log::{self, LogFormat};
 
 use super::config::tell;
@@ -63,6 +63,7 @@ pub(super) fn start(
 }
 
 fn serve(settings: Settings, drop_in: Option<DropIn>) -> io::Result<ExitCode> {
+    let has_sink = settings.control.enabled && settings.control.audit_sink == Some(AuditSinkSettings::Stdout);
     let running = match Running::start(settings, drop_in) {
         Ok(running) => running,
         Err(StartError::Rules(loaded)) => {
@@ -71,7 +72,10 @@ fn serve(settings: Settings, drop_in: Option<DropIn>) -> io::Result<ExitCode> {
         }
         Err(error) => return Err(io::Error::other(error.to_string())),
     };
-    output::write(&greeting(&running))?;
+    match has_sink {
+        true => anstream::eprint!("{}", greeting(&running)), // Standard output is for lines of the audit trail alone.
+        false => output::write(&greeting(&running))?,
+    }
     Ok(running.wait())
 }
 

@@ -82,14 +82,7 @@ impl Data {
             let path = path.to_path_buf();
             move |why| DataError::File { path, why }
         };
-        fs::create_dir_all(folder).map_err(at(folder))?;
-        let lock_path = folder.join(LOCK);
-        let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&lock_path);
-        let lock = lock.map_err(at(&lock_path))?;
-        lock.try_lock().map_err(|error| match error {
-            TryLockError::WouldBlock => DataError::Taken { path: folder.to_path_buf() },
-            TryLockError::Error(why) => at(&lock_path)(why),
-        })?;
+        let lock = lock(folder)?;
         let path = folder.join(SECRET);
         let secret = match fs::read_to_string(&path) {
             Ok(text) => hex(text.trim()).ok_or(DataError::Secret { path })?,
@@ -203,6 +196,23 @@ impl FleetSecret {
 
 fn digits(secret: [u8; 16]) -> String {
     secret.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Makes a folder if there is none, and takes it: no node runs on it as long as this is open.
+pub(crate) fn lock(folder: &Path) -> Result<File, DataError> {
+    let at = |path: &Path| {
+        let path = path.to_path_buf();
+        move |why| DataError::File { path, why }
+    };
+    fs::create_dir_all(folder).map_err(at(folder))?;
+    let path = folder.join(LOCK);
+    let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
+    let lock = lock.map_err(at(&path))?;
+    lock.try_lock().map_err(|error| match error {
+        TryLockError::WouldBlock => DataError::Taken { path: folder.to_path_buf() },
+        TryLockError::Error(why) => at(&path)(why),
+    })?;
+    Ok(lock)
 }
 
 fn fresh_secret() -> io::Result<[u8; 16]> {

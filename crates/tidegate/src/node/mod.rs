@@ -1,7 +1,7 @@
 //! A node, put together from its settings: [`Running::start`], then [`Running::wait`] until it is told to end.
 
-mod control; // tiers, quotas, rules by API
-mod data; // what outlives the process
+pub(crate) mod control; // tiers, quotas, rules by API
+pub(crate) mod data; // what outlives the process
 mod end; // signals, and how a node ends
 pub(crate) mod fleet; // counters that nodes share
 mod internal; // secrets of calls from inside
@@ -193,7 +193,7 @@ impl Running {
             store,
             failures: StoreFailures::default(),
             metrics,
-            refusals: RefusalLog::new(settings.log_refusals_per_second, threads),
+            refusals: refusals(&settings, threads)?,
             top: TopKeys::new(threads),
             receipts: Receipts::default(),
             internal_calls: internal_calls.map(ArcSwap::from_pointee),
@@ -306,6 +306,18 @@ impl Serving {
             Store::Redis(redis) => {
                 format!("Its counters are in Redis at {}: the fleet shares them.", redis.place())
             }
+        }
+    }
+}
+
+/// The log of refusals, and the file of them if there is to be one.
+fn refusals(settings: &Settings, threads: usize) -> io::Result<RefusalLog> {
+    let log = RefusalLog::new(settings.log_refusals_per_second, threads);
+    match &settings.refusals_file {
+        None => Ok(log),
+        Some(file) => {
+            let bytes = settings.refusals_file_bytes as u64;
+            log.with_file(file.clone(), settings.refusals_file_per_second, bytes, threads)
         }
     }
 }

@@ -33,7 +33,11 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    fn sqlite(rules: &str) -> Self {
+    pub(crate) fn sqlite() -> Self {
+        Self::on_sqlite(RULES)
+    }
+
+    pub(crate) fn on_sqlite(rules: &str) -> Self {
         let setup = Setup::new(rules).controlled();
         let options = Options::sqlite(setup.path().join("data/control.sqlite"));
         Self { setup, options, postgres: None }
@@ -56,7 +60,7 @@ impl Kept {
 
     /// On SQLite and on PostgreSQL, by these rules.
     pub(crate) fn both_with(rules: &str) -> [Self; 2] {
-        [Self::sqlite(rules), Self::on_postgres(rules)]
+        [Self::on_sqlite(rules), Self::on_postgres(rules)]
     }
 
     /// A hand on it that no node knows of.

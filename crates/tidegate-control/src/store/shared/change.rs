@@ -97,7 +97,7 @@ pub(crate) fn check_schema(version: i64) -> Result<()> {
     }
 }
 
-async fn insert(connection: &mut Connection, entries: &[AuditEntry]) -> Result<()> {
+pub(super) async fn insert(connection: &mut Connection, entries: &[AuditEntry]) -> Result<()> {
     let mut query = QueryBuilder::<Db>::new(
         "INSERT INTO audit (seq, at, actor, origin, action, kind, subject, before, after, prev_hash, hash) ",
     );

@@ -25,7 +25,7 @@ pub(crate) async fn run(connection: &mut Connection, hook: Option<StepHook>) -> 
             super::change::roll_back(connection).await?;
             return Ok(ran);
         };
-        for statement in migration.split("\n\n").filter(|text| !is_comment(text)) {
+        for statement in statements(migration) {
             next();
             sqlx::raw_sql(statement).execute(&mut *connection).await?;
         }
@@ -36,6 +36,20 @@ pub(crate) async fn run(connection: &mut Connection, hook: Option<StepHook>) -> 
         sqlx::raw_sql("COMMIT").execute(&mut *connection).await?;
     }
     Ok(SCHEMA_VERSION)
+}
+
+/// Makes all tables where none are left, in a transaction of somebody else.
+pub(super) async fn make_all(connection: &mut Connection) -> Result<()> {
+    for statement in MIGRATIONS.iter().flat_map(|migration| statements(migration)) {
+        sqlx::raw_sql(statement).execute(&mut *connection).await?;
+    }
+    let query = sqlx::query("UPDATE control_head SET schema_version = $1 WHERE one = 1");
+    query.bind(i64::from(SCHEMA_VERSION)).execute(connection).await?;
+    Ok(())
+}
+
+fn statements(migration: &'static str) -> impl Iterator<Item = &'static str> {
+    migration.split("\n\n").filter(|text| !is_comment(text))
 }
 
 /// 0: nothing is there yet.

@@ -9,10 +9,14 @@ pub(crate) mod states;
 pub(crate) mod tokens;
 pub(crate) mod trail;
 pub(crate) mod usage;
+pub(crate) mod backup; // all of it, out and in
 
 pub(crate) use change::Transaction;
 
-use super::{BEGIN_MIGRATION, BEGIN_WRITE, Connection, Db, FIND_HEAD, LOCK_HEAD, MIGRATIONS, NOTIFY};
+use super::{
+    BEGIN_MIGRATION, BEGIN_WRITE, Connection, DROP_BESIDE, Db, FIND_HEAD, LOCK_HEAD, MIGRATIONS, NOTIFY,
+    TAKE_TIME,
+};
 use crate::error::{Error, Result};
 use crate::model::{Outcome, Version};
 

@@ -18,6 +18,9 @@ const SELECT: &str = "SELECT k.api_key, k.domain, k.tier, k.client_id, k.user_id
 const JOIN: &str =
     ") k LEFT JOIN quota_overrides o ON o.api_key = k.api_key ORDER BY k.api_key, o.descriptor";
 
+const INSERT_OVERRIDES: &str = "INSERT INTO quota_overrides \
+     (api_key, tier, descriptor, requests_per_unit, unit, effective_at, expires_at, created_at, updated_at) ";
+
 /// Those of these keys that are there, in the order of the keys.
 pub(crate) async fn read(connection: &mut Connection, api_keys: &[&str]) -> Result<Vec<QuotaKey>> {
     let mut found = Vec::with_capacity(api_keys.len());
@@ -134,6 +137,24 @@ pub(crate) async fn put(
     Ok(written)
 }
 
+/// Writes records as they were, where none are.
+pub(super) async fn insert(connection: &mut Connection, keys: &[&QuotaKey]) -> Result<()> {
+    write(connection, keys).await?;
+    let rows: Vec<(&QuotaKey, &Override)> =
+        keys.iter().flat_map(|key| key.value.overrides.iter().map(move |one| (*key, one))).collect();
+    for rows in rows.chunks(ROWS_MAX) {
+        let mut query = QueryBuilder::<Db>::new(INSERT_OVERRIDES);
+        query.push_values(rows, |mut row, (key, one)| {
+            row.push_bind(&key.value.api_key).push_bind(&key.value.tier).push_bind(&one.descriptor);
+            row.push_bind(i64::from(one.requests_per_unit)).push_bind(one.unit.as_str());
+            row.push_bind(one.effective_at.map(At)).push_bind(one.expires_at.map(At));
+            row.push_bind(At(key.updated_at)).push_bind(At(key.updated_at));
+        });
+        query.build().persistent(false).execute(&mut *connection).await?;
+    }
+    Ok(())
+}
+
 async fn write(connection: &mut Connection, keys: &[&QuotaKey]) -> Result<()> {
     for keys in keys.chunks(ROWS_MAX) {
         let mut query = QueryBuilder::<Db>::new(
@@ -173,10 +194,7 @@ async fn write_overrides(
     let rows: Vec<(&Quota, &Override)> =
         keys.iter().flat_map(|key| key.value.overrides.iter().map(|one| (&key.value, one))).collect();
     for rows in rows.chunks(ROWS_MAX) {
-        let mut query = QueryBuilder::<Db>::new(
-            "INSERT INTO quota_overrides \
-             (api_key, tier, descriptor, requests_per_unit, unit, effective_at, expires_at, created_at, updated_at) ",
-        );
+        let mut query = QueryBuilder::<Db>::new(INSERT_OVERRIDES);
         query.push_values(rows, |mut row, (quota, one)| {
             row.push_bind(&quota.api_key).push_bind(&quota.tier).push_bind(&one.descriptor);
             row.push_bind(i64::from(one.requests_per_unit)).push_bind(one.unit.as_str());

@@ -66,6 +66,18 @@ pub(crate) async fn version(
     row.as_ref().map(version_record).transpose()
 }
 
+/// Versions of all rules, after this one, in order.
+pub(super) async fn versions(
+    connection: &mut Connection,
+    (id, version): (&str, Version),
+    limit: usize,
+) -> Result<Vec<RuleVersion>> {
+    let query = "SELECT id, version, document, revision, at, actor FROM rule_versions \
+                 WHERE (id, version) > ($1, $2) ORDER BY id, version LIMIT $3";
+    let query = sqlx::query(query).bind(id).bind(number(version)).bind(limit as i64);
+    query.fetch_all(connection).await?.iter().map(version_record).collect()
+}
+
 fn version_record(row: &<Db as sqlx::Database>::Row) -> Result<RuleVersion> {
     let At(at) = row.try_get("at")?;
     Ok(RuleVersion {

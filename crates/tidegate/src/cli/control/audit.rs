@@ -7,6 +7,7 @@ use http::Method;
 use serde_json::Value;
 
 use super::client::{Admin, Call, Ended};
+use super::verify::Verify;
 use super::{show, times};
 use crate::cli::exit::Exit;
 
@@ -14,12 +15,15 @@ use crate::cli::exit::Exit;
 pub(crate) enum Audit {
     /// Show what was changed: by whom, when, from where; the newest first
     List(List),
+    /// Look over the audit trail: is every row as it was written, and none missing?
+    Verify(Verify),
 }
 
 impl Audit {
     pub(crate) fn run(&self) -> io::Result<Exit> {
         match self {
             Self::List(list) => list.admin.end(list.run()),
+            Self::Verify(verify) => verify.run(),
         }
     }
 }

@@ -12,6 +12,7 @@ mod rule; // rules by API, and the kill switch
 mod usage; // what a caller has used
 mod token; // who may do what
 mod audit; // what was done
+mod verify; // is that as it was written?
 
 pub(crate) use audit::Audit;
 pub(crate) use quota::Quota;

@@ -9,6 +9,7 @@ mod news; // edits, told over Redis as well
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,10 +20,12 @@ use axum::body::Body;
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 use tidegate_clock::Clock;
-use tidegate_config::{ControlSettings, ListenAt, ListenerSettings, Settings};
+use tidegate_config::{
+    AuditSinkSettings, ControlSettings, ListenAt, ListenerSettings, Settings, without_password,
+};
 use tidegate_control::api::auth::bootstrap;
 use tidegate_control::api::{self, Api, ApiOptions};
-use tidegate_control::{ControlStore, Error, Follow, LastGood, Options};
+use tidegate_control::{AuditSink, ControlStore, Error, Follow, LastGood, Options, SinkProgress, SinkTo};
 use tidegate_core::Quotas;
 use tidegate_counters::Store;
 use tidegate_server::rls::Beside;
@@ -50,6 +53,8 @@ const CONNECTIONS_MAX: usize = 256;
 const CONNECTIONS_PER_PEER_MAX: usize = 64;
 /// The file of SQLite in the folder for data.
 const SQLITE: &str = "control.sqlite";
+/// The file that says how far the audit trail was written to standard output.
+const POSITION: &str = "audit-sink.position";
 /// The file with what a database said last.
 const LAST_GOOD: &str = "control-last-good.jsonl";
 
@@ -64,6 +69,9 @@ pub(super) struct Plan {
     door: Option<Door>,
     publishes: bool,
     pub(super) address: Option<SocketAddr>,
+    sink: Option<AuditSink>,
+    /// Is the log for machines?
+    json: bool,
 }
 
 /// Makes ready what is needed; none where there is to be no control plane.
@@ -82,28 +90,19 @@ pub(super) fn plan(
             false => Ok(None),
         };
     }
-    let (options, last_good, place) = match (&control.database, data.folder()) {
-        (Some(url), folder) => {
-            let url = with_password(url, control)?;
-            let shown = shown(&url);
-            let last_good = folder.map(|folder| LastGood::new(folder.join(LAST_GOOD), shown.clone()));
-            (Options::postgres(url).deadline(DATABASE_MAX), last_good, format!("PostgreSQL ({shown})"))
-        }
-        (None, Some(folder)) => {
-            let file = folder.join(SQLITE);
-            let place = format!("SQLite ({})", file.display());
-            (Options::sqlite(file).deadline(DATABASE_MAX), None, place)
-        }
-        (None, None) if is_all_there_is => {
+    let Some((options, place)) = database(control, data.folder())? else {
+        if is_all_there_is {
             let why = "database: node.role is `control`, and there is no folder for data (node.data) for one";
             return Err(StartError::Control(why.into()));
         }
-        (None, None) => {
-            tracing::warn!(
-                "no folder for data, so there is no control plane: set node.data, or control.database"
-            );
-            return Ok(None);
-        }
+        tracing::warn!(
+            "no folder for data, so there is no control plane: set node.data, or control.database"
+        );
+        return Ok(None);
+    };
+    let last_good = match control.database {
+        Some(_) => data.folder().map(|folder| LastGood::new(folder.join(LAST_GOOD), place.clone())),
+        None => None,
     };
     let door = match settings.role.controls() {
         true => open(settings, control, metrics)?,
@@ -118,7 +117,53 @@ pub(super) fn plan(
     }
     let (ledger, resets) = Ledger::new(threads);
     let (ledger, publishes) = (Some(ledger), control.publish);
-    Ok(Some(Plan { options, last_good, status, ledger, resets, door, publishes, address }))
+    let sink = sink(settings, data.folder());
+    let json = settings.log_format != "text";
+    Ok(Some(Plan { options, last_good, status, ledger, resets, door, publishes, address, sink, json }))
+}
+
+/// Where it is kept, and the same for people; none where there is nowhere to keep it.
+pub(crate) fn database(
+    control: &ControlSettings,
+    folder: Option<&Path>,
+) -> Result<Option<(Options, String)>, StartError> {
+    Ok(match (&control.database, folder) {
+        (Some(url), _) => {
+            let url = with_password(url, control)?;
+            let place = format!("PostgreSQL ({})", without_password(&url));
+            Some((Options::postgres(url).deadline(DATABASE_MAX), place))
+        }
+        (None, Some(folder)) => {
+            let file = folder.join(SQLITE);
+            let place = format!("SQLite ({})", file.display());
+            Some((Options::sqlite(file).deadline(DATABASE_MAX), place))
+        }
+        (None, None) => None,
+    })
+}
+
+/// Where the audit trail is written to, if it is and by this node.
+fn sink(settings: &Settings, folder: Option<&Path>) -> Option<AuditSink> {
+    let said = settings.control.audit_sink.as_ref()?;
+    if !settings.role.controls() {
+        tracing::info!("control.audit_sink is written by nodes that have the API: not by this one");
+        return None;
+    }
+    Some(match said {
+        AuditSinkSettings::Stdout => {
+            if folder.is_none() {
+                tracing::warn!(
+                    "no folder for data, so nobody knows how far the audit sink was: every start writes all rows"
+                );
+            }
+            AuditSink::new(SinkTo::Stdout, folder.map(|folder| folder.join(POSITION)))
+        }
+        AuditSinkSettings::File(path) => {
+            let mut position = path.clone().into_os_string();
+            position.push(".position");
+            AuditSink::new(SinkTo::File(path.clone()), Some(position.into()))
+        }
+    })
 }
 
 /// Takes the address of the API. One that nobody asked for may be taken already.
@@ -157,15 +202,6 @@ fn with_password(url: &str, control: &ControlSettings) -> Result<String, StartEr
     Ok(format!("{scheme}://{user}:{escaped}@{place}"))
 }
 
-/// A URL without its password.
-fn shown(url: &str) -> String {
-    let (scheme, rest) = url.split_once("://").unwrap_or(("postgres", url));
-    match rest.rsplit_once('@') {
-        Some((user, place)) => format!("{scheme}://{}@{place}", user.split(':').next().unwrap_or_default()),
-        None => url.to_owned(),
-    }
-}
-
 /// What serves the API: it is there as soon as the database is.
 type Served = Arc<ArcSwapOption<Router>>;
 
@@ -197,6 +233,8 @@ impl Plan {
             has_api: self.door.is_some(),
             resets: self.resets,
             publishes: self.publishes,
+            sink: self.sink,
+            json: self.json,
         };
         let (work, router) = (Arc::new(std::sync::Mutex::new(Some(work))), served.clone());
         let cores = Arc::new(Cores::start(1, move |_| {
@@ -222,6 +260,8 @@ struct Work {
     has_api: bool,
     resets: mpsc::Receiver<Reset>,
     publishes: bool,
+    sink: Option<AuditSink>,
+    json: bool,
 }
 
 impl Work {
@@ -249,10 +289,7 @@ impl Work {
         };
         if let Some(plane) = plane {
             match bootstrap(&store).await {
-                Ok(Some(token)) => anstream::eprintln!(
-                    "The first token of the control plane (scope admin). It is shown this once:\n\n  {}\n",
-                    token.reveal()
-                ),
+                Ok(Some(token)) => show(token.reveal(), clock.wall_now_us(), self.json),
                 Ok(None) => {}
                 Err(error) => {
                     tracing::error!(%error, "the first token of the control plane could not be made")
@@ -267,7 +304,33 @@ impl Work {
         if let Some(redis) = redis {
             spawn_local(news::run(redis, store.clone()));
         }
+        if let Some(sink) = self.sink {
+            let (store, status) = (store.clone(), self.status);
+            spawn_local(async move {
+                let told = |progress: &SinkProgress| {
+                    status.sink_is_at(progress.behind(), progress.failures, progress.trouble.as_deref());
+                };
+                sink.run(&store, told).await;
+            });
+        }
         self.follow.run(&store).await;
+    }
+}
+
+/// Shows the first token, once and past the log: that is kept longer, and read by more people, than a secret should be. Where the log is
+/// for machines, this is a line for them too.
+fn show(token: &str, at_us: u64, json: bool) {
+    let message = "the first token of the control plane (scope admin), shown this once";
+    match json {
+        true => {
+            let at = i64::try_from(at_us).ok().and_then(|at| jiff::Timestamp::from_microsecond(at).ok());
+            let at = at.map(|at| at.to_string());
+            let line = serde_json::json!({ "time": at, "level": "INFO", "message": message, "token": token });
+            anstream::eprintln!("{line}");
+        }
+        false => anstream::eprintln!(
+            "The first token of the control plane (scope admin). It is shown this once:\n\n  {token}\n"
+        ),
     }
 }
 

@@ -163,6 +163,14 @@ impl Setup {
         Node { child, rls, rls_socket, http, debug, admin, greeting, log, log_ended, setup }
     }
 
+    /// Starts a node whose standard output is not for people.
+    #[allow(dead_code, reason = "only the tests of nodes need it")]
+    pub(crate) fn spawn(&self) -> Child {
+        let words = self.words();
+        let mut command = self.command(&words.iter().map(String::as_str).collect::<Vec<_>>());
+        command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the binary")
+    }
+
     fn words(&self) -> Vec<String> {
         let flags = self.flags.iter().flat_map(|(flag, value)| [format!("--{flag}"), value.clone()]);
         std::iter::once(self.verb.to_string()).chain(flags).collect()
