@@ -17,6 +17,7 @@ mod tls; // certificates
 mod calendars; // quotas of days and months, kept when counters are lost
 mod audit_trail; // the audit trail in a file, verified, and all that is kept in a backup
 mod refusals; // what a caller was refused, in a file
+mod canaries; // secrets and names that must not be found
 mod control; // quotas, tiers, states, by their effect
 mod verbs; // the same by hand: the verbs that ask the admin API
 mod control_alone; // a process that decides nothing
