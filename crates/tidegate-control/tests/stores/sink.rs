@@ -179,7 +179,7 @@ fn a_sink_that_cannot_be_written_holds_up_nothing_and_catches_up() {
         assert!(progress.trouble.is_some_and(|why| why.contains("not/there")));
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         level(sink(&file), &store).await;
-        check(&[file.clone()], &rows(&store).await);
+        check(std::slice::from_ref(&file), &rows(&store).await);
         // Somebody else's file is not written to.
         fs::write(&file, "dear diary\n").unwrap();
         store.put_quota(&alice(), Quota::of("more"), None).await.unwrap();
@@ -218,7 +218,7 @@ fn a_disk_that_is_full_leaves_no_gap() {
         assert!(progress.behind() > 0, "{progress:?}");
         fs::remove_file(&filler).unwrap();
         level(sink(&file), &store).await;
-        check(&[file.clone()], &rows(&store).await);
+        check(std::slice::from_ref(&file), &rows(&store).await);
         let _ = fs::remove_file(&file);
     });
 }
@@ -234,7 +234,7 @@ fn another_trail_is_written_from_its_first_row_and_the_old_file_is_kept() {
         another.put_quota(&alice(), Quota::of("else"), None).await.unwrap();
         level(place.sink(), &store).await;
         level(place.sink(), &another).await;
-        check(&[place.file.clone()], &rows(&another).await);
+        check(std::slice::from_ref(&place.file), &rows(&another).await);
         let aside = PathBuf::from(format!("{}.replaced-5", place.file.display()));
         check(&[aside], &rows(&store).await);
     });
