@@ -217,8 +217,8 @@ impl fmt::Debug for XdsSettings {
     }
 }
 
-/// Where passwords stand in a URL, in order: before its host, and behind it as PostgreSQL takes them too, `?password=`. A host has no `@`, a
-/// password may.
+/// Where passwords stand in a URL, in order: before its host, and behind it as PostgreSQL takes them too, `?password=`. A host has no
+/// `@`, a password may.
 fn passwords_of(url: &str) -> Vec<Range<usize>> {
     let before_host = || {
         let start = url.find("://")? + 3;

@@ -547,7 +547,8 @@ static LOG: Place = Place {
         Field::new(
             "refusals_file",
             Kind::Text,
-            "A file of its own for refusals, a line of JSON for each, to answer disputes by: see docs/disputes.md. No decision waits for it.",
+            "A file of its own for refusals, a line of JSON for each, to answer disputes by: see docs/disputes.md. No decision \
+             waits for it.",
         )
         .ours(),
         Field::new(

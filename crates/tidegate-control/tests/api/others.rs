@@ -153,7 +153,8 @@ fn all_of_it_is_exported_as_yaml() {
         let expected = "\
 # Rules by API. Each is a document of a rule file and decides the same there: save them alone (?of=rules) in the folder of rule files,
 # with `rules.merge_domains: true` where several of them, or other files, name one domain; what is said of a
-# domain itself (`match`) has to stand in the first of its documents. Where two documents have the same descriptor, join them by hand: files refuse that.
+# domain itself (`match`) has to stand in the first of its documents. Where two documents
+# have the same descriptor, join them by hand: files refuse that.
 # Not in these documents: states that were set by the kill switch, which are told as comments.
 --- # rule search, version 1
 descriptors:

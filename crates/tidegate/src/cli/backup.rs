@@ -39,8 +39,8 @@ pub(crate) struct Backup {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 In one transaction: all of it, or nothing if the backup is cut short, was changed, or its audit trail does not verify. The database is
-the one that the settings name, and has to be empty; with --replace all that is there goes first. Stop the nodes of that database before, or restart
-them afterwards. A move from SQLite to PostgreSQL is a backup and a restore.
+the one that the settings name, and has to be empty; with --replace all that is there goes first. Stop the nodes of that
+database before, or restart them afterwards. A move from SQLite to PostgreSQL is a backup and a restore.
 
 Examples:
   tidegate restore --from control.backup

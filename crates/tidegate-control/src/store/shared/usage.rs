@@ -10,8 +10,8 @@ use crate::error::Result;
 use crate::model::{Spending, Usage};
 use crate::store::values::{At, odd};
 
-/// Notes what was used. Less than what was noted before is no news, unless so much was given back: so it can be told again, in any order and
-/// by many nodes, and a counter that was lost in between does not take away what it held.
+/// Notes what was used. Less than what was noted before is no news, unless so much was given back: so it can be told again, in any order
+/// and by many nodes, and a counter that was lost in between does not take away what it held.
 pub(crate) async fn flush(connection: &mut Connection, spending: &[Spending]) -> Result<()> {
     let (_, schema) = trail::head(&mut *connection).await?;
     check_schema(schema)?;
