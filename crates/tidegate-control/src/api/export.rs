@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use super::Desk;
 use super::bulk::{Pen, streamed};
 use super::call::{Answer, Call};
+use super::join::join;
 use super::problem::Problem;
 use super::quotas::{OverrideBody, QuotaBody};
 use super::shapes::Kept;
@@ -41,10 +42,9 @@ pub(super) async fn export(desk: Arc<Desk>, call: Call) -> Answer {
 
 /// What somebody should know who puts it into files.
 const ABOUT_RULES: &str = "\
-# Rules by API. Each is a document of a rule file and decides the same there: save them alone (?of=rules) in the folder of rule files,
-# with `rules.merge_domains: true` where several of them, or other files, name one domain; what is said of a
-# domain itself (`match`) has to stand in the first of its documents. Where two documents
-# have the same descriptor, join them by hand: files refuse that.
+# Rules by API, a document of a rule file for each domain, which decides the same there: save them alone (?of=rules) in the folder of
+# rule files, with `rules.merge_domains: true` where other files name one of these domains. Where such a file has one of these descriptors
+# too, or says something of the domain itself (`match`), join them by hand: files refuse that.
 # Not in these documents: states that were set by the kill switch, which are told as comments.
 ";
 const ABOUT_QUOTAS: &str = "\
@@ -72,18 +72,22 @@ async fn write_states(desk: &Desk, to: &Pen) -> Result<(), Error> {
 }
 
 async fn write_rules(desk: &Desk, to: &Pen) -> Result<(), Error> {
-    let mut after = None;
+    let (mut after, mut documents) = (None, Vec::new());
     loop {
         let page = desk.store.rules(after.as_deref(), Limits::PAGE).await?;
         for rule in page.items {
             let document = Kept::from_store(&rule.document).rules;
-            to.send(format!("--- # rule {}, version {}\n{}", rule.id, rule.version, yaml(&document))).await?;
+            documents.push((format!("{} version {}", rule.id, rule.version), document));
         }
         match page.next {
             Some(next) => after = Some(next),
-            None => return Ok(()),
+            None => break,
         }
     }
+    for joined in join(documents) {
+        to.send(format!("--- # rules: {}\n{}", joined.of.join(", "), yaml(&joined.document))).await?;
+    }
+    Ok(())
 }
 
 async fn write_tiers(desk: &Desk, to: &Pen) -> Result<(), Error> {
@@ -139,7 +143,9 @@ fn yaml(value: &Value) -> String {
 fn block(to: &mut String, value: &Value, indent: usize) {
     match value {
         Value::Object(map) => {
-            for (name, value) in map {
+            let mut fields: Vec<_> = map.iter().collect();
+            fields.sort_by_key(|(name, _)| rank(name));
+            for (name, value) in fields {
                 let _ = write!(to, "{:indent$}{}:", "", key(name));
                 below(to, value, indent + 2);
             }
@@ -158,6 +164,15 @@ fn block(to: &mut String, value: &Value, indent: usize) {
         other => {
             let _ = writeln!(to, "{:indent$}{}", "", flow(other));
         }
+    }
+}
+
+/// People begin with what something is, and end with what is below it.
+fn rank(name: &str) -> usize {
+    const FIRST: [&str; 6] = ["domain", "api_key", "name", "key", "value", "tier"];
+    match name {
+        "descriptors" | "overrides" => FIRST.len() + 1,
+        name => FIRST.iter().position(|first| *first == name).unwrap_or(FIRST.len()),
     }
 }
 
@@ -205,6 +220,7 @@ mod tests {
             { "key": "a", "tiers": { "pro": [{ "limit": "1/1s" }], "Gold 1": {} }, "list": [1, [2, 3], []], "on": "x\u{85}\"y" },
         ] });
         let expected = "\
+domain: \"api\"
 descriptors:
   - key: \"a\"
     list:
@@ -216,7 +232,6 @@ descriptors:
       \"Gold 1\": {}
       pro:
         - limit: \"1/1s\"
-domain: \"api\"
 ";
         assert_eq!(yaml(&value), expected);
     }

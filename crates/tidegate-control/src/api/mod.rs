@@ -17,6 +17,7 @@ mod usage; // what counters hold
 mod tokens; // who may do what, by API
 mod trail; // what was done
 mod export; // everything as YAML
+mod join; // rules about one domain as one document
 mod openapi; // all of this, for programs
 
 use std::net::{IpAddr, SocketAddr};

@@ -143,6 +143,12 @@ fn all_of_it_is_exported_as_yaml() {
         .await
         .is(200);
         rig.ask(
+            "PUT /admin/v1/rules/search2",
+            json!({ "endpoint": "/s", "maxRequests": 5, "windowSeconds": 60 }),
+        )
+        .await
+        .is(200);
+        rig.ask(
             "PUT /admin/v1/tiers/gold",
             json!({ "overrides": [{ "descriptor": "default", "requests_per_unit": 9, "unit": "hour" }] }),
         )
@@ -151,21 +157,22 @@ fn all_of_it_is_exported_as_yaml() {
         rig.ask("PUT /admin/v1/quotas/a:b", json!({ "tier": "gold" })).await.is(200);
         let got = rig.get("/admin/v1/export").await.is(200);
         let expected = "\
-# Rules by API. Each is a document of a rule file and decides the same there: save them alone (?of=rules) in the folder of rule files,
-# with `rules.merge_domains: true` where several of them, or other files, name one domain; what is said of a
-# domain itself (`match`) has to stand in the first of its documents. Where two documents
-# have the same descriptor, join them by hand: files refuse that.
+# Rules by API, a document of a rule file for each domain, which decides the same there: save them alone (?of=rules) in the folder of
+# rule files, with `rules.merge_domains: true` where other files name one of these domains. Where such a file has one of these descriptors
+# too, or says something of the domain itself (`match`), join them by hand: files refuse that.
 # Not in these documents: states that were set by the kill switch, which are told as comments.
---- # rule search, version 1
-descriptors:
-  - descriptors:
-      - key: \"endpoint\"
-        rate_limit:
-          limit: \"1/2s\"
-          name: \"search\"
-        value: \"/s\"
-    key: \"api_key\"
+--- # rules: search version 1, search2 version 1
 domain: \"api_platform\"
+descriptors:
+  - key: \"api_key\"
+    descriptors:
+      - key: \"endpoint\"
+        value: \"/s\"
+        rate_limits:
+          - name: \"search\"
+            limit: \"1/2s\"
+          - name: \"search2\"
+            limit: \"5/1m\"
 # Tiers and quotas of single callers. No rule file can say them: send them to /admin/v1/tiers and /admin/v1/quotas, or restore a backup.
 ---
 tiers:

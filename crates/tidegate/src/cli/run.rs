@@ -95,7 +95,8 @@ fn greeting(running: &Running) -> String {
         debug.unwrap_or_default(),
     );
     if let Some(control) = running.serving.control_address {
-        text += &format!("  Admin http://{control}  (quotas, tiers, rules; /openapi.json)\n");
+        let scheme = if running.serving.settings.control.tls.is_some() { "https" } else { "http" };
+        text += &format!("  Admin {scheme}://{control}  (quotas, tiers, rules; /openapi.json)\n");
     }
     if running.serving.demo && running.serving.rls.is_some() {
         text += &format!(

@@ -106,7 +106,7 @@ pub(crate) struct Serving {
     cores: Arc<Cores>,
     beside: Beside,
     data: Data,
-    settings: Settings,
+    pub(crate) settings: Settings,
     /// Where it listens for RLS, if it decides.
     pub(crate) rls: Option<ListenAt>,
     /// Where it listens for HTTP: for checks if it decides, in any case for health and metrics.

@@ -239,6 +239,10 @@ async fn rules_that_are_exported_decide_the_same_from_files() {
                 r#"{"endpoint": "/api/search", "maxRequests": 4, "windowSeconds": 3600, "algorithm": "fixed_window"}"#,
             ),
             (
+                "search-daily",
+                r#"{"endpoint": "/api/search", "maxRequests": 3, "windowSeconds": 86400, "algorithm": "fixed_window"}"#,
+            ),
+            (
                 "orders",
                 r#"{"policy_id": "orders", "key_type": "IP", "limit": 17, "window_seconds": 86400, "algorithm": "sliding_log"}"#,
             ),
@@ -269,8 +273,8 @@ async fn rules_that_are_exported_decide_the_same_from_files() {
         }
         assert_eq!(
             limit(&other, &[("api_key", "k"), ("endpoint", "/api/search")]).await,
-            Some(4),
-            "by the rule that was exported"
+            Some(3),
+            "by the rules that were exported, the smaller of two at one place"
         );
         let shown = |node: &Node| {
             let rules = node.setup.run(&[
