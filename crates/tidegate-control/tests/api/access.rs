@@ -235,6 +235,11 @@ fn the_first_token_is_made_once_however_many_nodes_start() {
         // Even a store whose tokens are all revoked has had its first.
         here.revoke_token(&alice(), &tokens[0].id).await.unwrap();
         assert_eq!(auth::bootstrap(&here).await, Ok(None));
+        // Who has lost them all, and has the database, gets in again.
+        bed.raw("DELETE FROM tokens").await.unwrap();
+        let again = auth::bootstrap(&here).await.unwrap().expect("another first token");
+        assert_ne!(again.reveal(), made[0].reveal());
+        rig.ask_as(Some(again.reveal()), "GET /admin/v1/tokens", "").await.is(200);
     });
 }
 

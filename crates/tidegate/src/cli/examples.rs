@@ -18,7 +18,7 @@ fn words(line: &str) -> Option<Vec<String>> {
             ('\\', None) => word.get_or_insert_default().push(letters.next()?),
             (' ', None) => words.extend(word.take()),
             ('#', None) if word.is_none() => break,
-            ('|' | '>' | '<', None) => break,
+            ('|' | '>' | '<' | '&', None) => break,
             _ => word.get_or_insert_default().push(letter),
         }
     }
@@ -43,10 +43,15 @@ fn in_help(command: &Command, found: &mut Vec<String>) {
 }
 
 fn in_documents(found: &mut Vec<String>) {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cli.md");
-    let text = std::fs::read_to_string(path).expect("a document");
-    found.extend(text.lines().filter(|line| line.starts_with("tidegate ")).map(String::from));
-    found.extend(text.lines().filter_map(|line| line.strip_prefix("$ ")).map(String::from));
+    for name in ["cli", "changing-limits", "access", "audit", "disputes"] {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../docs/{name}.md"));
+        let text = std::fs::read_to_string(path).expect("a document");
+        // Prose begins lines with such words too; only commands stand in blocks.
+        let blocks = text.split("```").skip(1).step_by(2);
+        let lines: Vec<&str> = blocks.flat_map(str::lines).collect();
+        found.extend(lines.iter().filter(|line| line.starts_with("tidegate ")).map(|line| line.to_string()));
+        found.extend(lines.iter().filter_map(|line| line.strip_prefix("$ ")).map(String::from));
+    }
 }
 
 #[test]

@@ -30,10 +30,10 @@ Ends with 0 if every row is as it was written and none is missing, with 3 if not
 Keep the head elsewhere: with --expect, it shows later that nobody wrote the whole trail anew.
 
 Examples:
-  tidegate audit verify                                         the database of this node
-  tidegate audit verify --file audit.jsonl.1 --file audit.jsonl what a sink wrote, the oldest first
-  tidegate audit verify --api --admin https://admin.example     what a node tells
-  tidegate audit verify --expect 1042:9f86d081884c7d65…         and row 1042 is the one that it was")]
+  tidegate audit verify                                           the database of this node
+  tidegate audit verify --file audit.jsonl.1 --file audit.jsonl   what a sink wrote, the oldest first
+  tidegate audit verify --api --admin https://admin.example       what a node tells
+  tidegate audit verify --expect 1042:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08")]
 pub(crate) struct Verify {
     /// A file of lines of a sink; several are read as one, the oldest first
     #[arg(long, value_name = "FILE", conflicts_with = "api")]

@@ -155,7 +155,11 @@ impl Setup {
                     rls_socket = Some(self.path().join(path));
                     *address = Some(nowhere); // Nobody can connect to it.
                 } else if let Some(told) = told {
-                    *address = told.trim_start_matches("http://").trim_start_matches("https://").parse::<SocketAddr>().ok();
+                    *address = told
+                        .trim_start_matches("http://")
+                        .trim_start_matches("https://")
+                        .parse::<SocketAddr>()
+                        .ok();
                 }
             }
         }
