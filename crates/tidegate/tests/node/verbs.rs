@@ -245,7 +245,7 @@ async fn many_quotas_come_and_go_and_lists_follow_their_pages() {
         assert_eq!(desk.run_with(&["quota", "import", "-", "--format", "jsonl"], &all.out), 0);
         let yaml = desk.run(&["quota", "export", "--format", "yaml"]);
         assert!(
-            yaml.code == 0 && yaml.out.starts_with("---\nquotas:\n- api_key: \"k0000\"\n"),
+            yaml.code == 0 && yaml.out.contains("\n---\nquotas:\n- api_key: \"k0000\"\n"),
             "{}",
             &yaml.out[..80]
         );
@@ -293,7 +293,10 @@ async fn tiers_rules_and_switches_are_set_by_hand() {
         desk.play(&["rule", "get", "search"]);
         desk.play(&["rule", "get", "api|api_key#per-key"]);
         let yaml = desk.run(&["rule", "export"]);
-        assert!(yaml.code == 0 && yaml.out.starts_with("--- # rule search, version 3\n"), "{yaml:?}");
+        assert!(
+            yaml.code == 0 && yaml.out.contains("\n--- # rules: search version 3\ndomain: \"api\"\n"),
+            "{yaml:?}"
+        );
         assert!(!yaml.out.contains("quotas:"), "{yaml:?}");
         assert!(desk.run(&["rule", "export", "--all"]).out.contains("quotas:\n- api_key: \"alice\"\n"));
         until("version 3 is in force", async || {
