@@ -172,7 +172,7 @@ descriptors:
           - name: \"search\"
             limit: \"1/2s\"
           - name: \"search2\"
-            limit: \"5/1m\"
+            limit: \"5/60s\"
 # Tiers and quotas of single callers. No rule file can say them: send them to /admin/v1/tiers and /admin/v1/quotas, or restore a backup.
 ---
 tiers:
