@@ -97,7 +97,8 @@ mod tests {
             { "key": "k", "rate_limit": { "limit": "1/1s" }, "tiers": { "pro": { "limit": "2/1s" } },
               "descriptors": [{ "key": "e", "value": "/x", "rate_limit": { "limit": "3/1s" } }] }] });
         let two = json!({ "domain": "a", "descriptors": [
-            { "key": "k", "value": "", "rate_limits": [{ "limit": "4/1m" }], "tiers": { "pro": [{ "limit": "5/1m" }], "max": { "limit": "6/1m" } },
+            { "key": "k", "value": "", "rate_limits": [{ "limit": "4/1m" }],
+              "tiers": { "pro": [{ "limit": "5/1m" }], "max": { "limit": "6/1m" } },
               "descriptors": [{ "key": "e", "value": "/y", "rate_limit": { "limit": "7/1s" } }] },
             { "key": "k", "value": "fixed", "rate_limit": { "limit": "8/1s" } }] });
         let other = json!({ "domain": "b", "descriptors": [] });
