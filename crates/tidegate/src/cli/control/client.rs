@@ -23,6 +23,8 @@ const PAGE_MAX: usize = 1_000;
 const LIST_MAX: usize = 100_000;
 /// Calls that may take long may take so many times as long, here as there.
 const LONG: u32 = 60;
+/// So often a change is tried that somebody else's came before.
+const TRIES: u32 = 5;
 /// A token is much shorter.
 const TOKEN_BYTES_MAX: u64 = 4_096;
 
@@ -197,6 +199,33 @@ impl Admin {
         let given = exchange(&place, self.ca.as_deref(), self.sent(call)?, wait);
         let given = given.map_err(|error| self.unreachable(&error))?;
         self.judged(given, &looks)
+    }
+
+    /// Reads what there is and writes it with a change, over exactly that version. Whoever names no version means what is there, whatever
+    /// that is: what came between is read again.
+    pub(super) fn change(
+        &self,
+        call: impl Fn(Method) -> Call,
+        if_version: Option<u64>,
+        body: impl Fn(&Value) -> io::Result<Value>,
+    ) -> Result<Answer, Trouble> {
+        let mut tries = 1;
+        loop {
+            let there = match self.ask(call(Method::GET)) {
+                Ok(answer) => answer.json,
+                Err(Trouble::Refused(refused)) if refused.is_not_found => Value::Null,
+                Err(trouble) => return Err(trouble),
+            };
+            let version = if_version.unwrap_or(there["version"].as_u64().unwrap_or(0));
+            match self.ask(call(Method::PUT).json(&body(&there)?).if_version(Some(version))) {
+                Err(Trouble::Refused(refused))
+                    if refused.is_conflict && if_version.is_none() && tries < TRIES =>
+                {
+                    tries += 1;
+                }
+                ended => return ended,
+            }
+        }
     }
 
     /// Asks, and hands on what comes as it comes.

@@ -14,9 +14,6 @@ use super::overrides::{self, Overrides};
 use super::{show, times};
 use crate::cli::exit::Exit;
 
-/// So often a change is tried again that somebody else's came before.
-const TRIES: u32 = 5;
-
 /// What a file says whole.
 const INSTEAD_OF_FILE: [&str; 9] =
     ["tier", "no_tier", "set", "remove", "whitelisted", "client_id", "user_id", "domain", "replace"];
@@ -131,25 +128,8 @@ impl Set {
         if self.replace {
             return self.tell(&self.put(&self.body(&Value::Null)?, self.if_version)?);
         }
-        // Whoever names no version means what is there, whatever that is: what came between is read again.
-        for _ in 1..TRIES {
-            match self.change() {
-                Err(Trouble::Refused(refused)) if self.if_version.is_none() && refused.is_conflict => {}
-                ended => return self.tell(&ended?),
-            }
-        }
-        self.tell(&self.change()?)
-    }
-
-    /// Reads what there is and writes it with what is named here.
-    fn change(&self) -> Result<Answer, Trouble> {
-        let there = match self.admin.ask(call(Method::GET, &self.key)) {
-            Ok(answer) => answer.json,
-            Err(Trouble::Refused(refused)) if refused.is_not_found => Value::Null,
-            Err(trouble) => return Err(trouble),
-        };
-        let version = self.if_version.unwrap_or(there["version"].as_u64().unwrap_or(0));
-        self.put(&self.body(&there)?, Some(version))
+        let call = |method| call(method, &self.key);
+        self.tell(&self.admin.change(call, self.if_version, |there| self.body(there))?)
     }
 
     fn put(&self, body: &Value, if_version: Option<u64>) -> Result<Answer, Trouble> {

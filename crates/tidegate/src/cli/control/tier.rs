@@ -14,9 +14,6 @@ use super::overrides::{self, Overrides};
 use super::show;
 use crate::cli::exit::Exit;
 
-/// So often a change is tried again that somebody else's came before.
-const TRIES: u32 = 5;
-
 #[derive(Subcommand, Debug)]
 pub(crate) enum Tier {
     /// Show all tiers, those that only rules name too
@@ -123,24 +120,9 @@ impl Set {
         if self.overrides.is_empty() {
             return Err(io::Error::other("nothing is said: name an --override (see --help)").into());
         }
-        for _ in 1..TRIES {
-            match self.change() {
-                Err(Trouble::Refused(refused)) if self.if_version.is_none() && refused.is_conflict => {}
-                ended => return self.tell(&ended?),
-            }
-        }
-        self.tell(&self.change()?)
-    }
-
-    /// Reads what there is and writes it with what is named here. What only rules say of the tier is no part of it.
-    fn change(&self) -> Result<Answer, Trouble> {
-        let there = match self.admin.ask(call(Method::GET, &self.name)) {
-            Ok(answer) => answer.json,
-            Err(Trouble::Refused(refused)) if refused.is_not_found => Value::Null,
-            Err(trouble) => return Err(trouble),
-        };
-        let version = self.if_version.unwrap_or(there["version"].as_u64().unwrap_or(0));
-        self.put(&self.body(&there)?, Some(version))
+        // What only rules say of the tier is no part of it.
+        let call = |method| call(method, &self.name);
+        self.tell(&self.admin.change(call, self.if_version, |there| self.body(there))?)
     }
 
     fn body(&self, there: &Value) -> io::Result<Value> {

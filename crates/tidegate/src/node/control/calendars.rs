@@ -37,12 +37,22 @@ pub(super) struct Calendars {
     fresh: Vec<Fresh>,
     /// Does SQL answer? It is told when that changes.
     answers: bool,
+    /// Could a counter not be restored the last time? It is told when that begins.
+    is_stuck: bool,
 }
 
 impl Calendars {
     /// On the thread that calls, whose hand on the counters is used.
     pub(super) fn new(node: Weak<Node>, hand: Hand, resets: mpsc::Receiver<Reset>) -> Self {
-        Self { node, hand, resets, waiting: HashMap::new(), fresh: Vec::new(), answers: true }
+        Self {
+            node,
+            hand,
+            resets,
+            waiting: HashMap::new(),
+            fresh: Vec::new(),
+            answers: true,
+            is_stuck: false,
+        }
     }
 
     /// For as long as the node lives.
@@ -57,7 +67,11 @@ impl Calendars {
                 forgotten = Some(Instant::now());
                 let _ = store.forget_usage_before(wall(&node) - KEPT_US).await; // Another time.
             }
-            let pause = if self.answers { EVERY } else { RETRY };
+            let pause = match (self.answers, self.fresh.is_empty() || self.is_stuck) {
+                (false, _) => RETRY,
+                (true, true) => EVERY,
+                (true, false) => Duration::ZERO, // Others wait for what they had.
+            };
             tokio::select! {
                 () = sleep(pause) => {}
                 () = ledger.hurried() => {}
@@ -107,30 +121,48 @@ impl Calendars {
         restored
     }
 
-    /// Gives counters that were empty what SQL says was used of them. Before anything is written down: SQL still says what it was before
-    /// they were lost.
+    /// Gives counters that were empty what SQL says was used of them, some at a time: before what was charged since is written down, SQL
+    /// still says what it was before they were lost.
     async fn restore(&mut self, node: &Node, ledger: &Ledger, store: &ControlStore) -> Result<(), String> {
-        while !self.fresh.is_empty() {
-            let some = &self.fresh[self.fresh.len().saturating_sub(ROWS)..];
-            let keys: Vec<u128> = some.iter().map(|fresh| fresh.key.bits()).collect();
-            let known = store.usage_of(&keys).await.map_err(|error| error.to_string())?;
-            let known: HashMap<(u128, i64), i64> =
-                known.iter().map(|known| ((known.key, known.period_start), known.used)).collect();
-            for _ in 0..keys.len() {
-                let Some(fresh) = self.fresh.last() else { break };
-                let used = known.get(&(fresh.key.bits(), fresh.period)).copied().unwrap_or(0);
-                if let Ok(used) = u64::try_from(used)
-                    && used > 0
-                {
-                    let spent = charge(node, &self.hand, fresh, used).await?;
-                    if let Some(spent) = spent {
-                        tracing::warn!(key = %spent.key, used, "a calendar's counter was empty, and has again what was used");
+        let some = &self.fresh[self.fresh.len().saturating_sub(ROWS)..];
+        if some.is_empty() {
+            return Ok(());
+        }
+        let keys: Vec<u128> = some.iter().map(|fresh| fresh.key.bits()).collect();
+        let known = store.usage_of(&keys).await.map_err(|error| error.to_string())?;
+        let known: HashMap<(u128, i64), i64> =
+            known.iter().map(|known| ((known.key, known.period_start), known.used)).collect();
+        let mut restored = 0_u64;
+        let mut trouble = None;
+        for _ in 0..keys.len() {
+            let Some(fresh) = self.fresh.last() else { break };
+            let used = known.get(&(fresh.key.bits(), fresh.period)).copied().unwrap_or(0);
+            if let Some(used) = u64::try_from(used).ok().filter(|used| *used > 0) {
+                match charge(node, &self.hand, fresh, used).await {
+                    Ok(Some(spent)) => {
+                        restored += 1;
                         ledger.restored();
                         self.note(spending(&spent));
                     }
+                    Ok(None) => {}
+                    Err(why) => {
+                        trouble = Some(why);
+                        break;
+                    }
                 }
-                self.fresh.pop();
             }
+            self.fresh.pop();
+        }
+        // A line for all of them: a store that was emptied has lost everybody's.
+        if restored > 0 {
+            tracing::warn!(restored, "counters of calendars were empty, and have again what was used");
+        }
+        let was_stuck = std::mem::replace(&mut self.is_stuck, trouble.is_some());
+        if let Some(why) = trouble.filter(|_| !was_stuck) {
+            tracing::warn!(
+                why,
+                "counters of calendars are empty and cannot be restored now; it is tried again"
+            );
         }
         Ok(())
     }
