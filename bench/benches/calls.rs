@@ -11,7 +11,7 @@ use std::time::Duration;
 use gungraun::{library_benchmark, library_benchmark_group, main};
 use tidegate_clock::{Clock, ManualClock};
 use tidegate_config::{LiveRules, RuleFiles};
-use tidegate_core::{Micros, OnStoreFailure, Secret};
+use tidegate_core::{Grant, Micros, OnStoreFailure, Override, Quota, QuotaUnit, Quotas, Secret};
 use tidegate_counters::{Memory, MemorySize, Store};
 use tidegate_server::{
     Asker, Core, InForce, Node, PlaceLimits, Places, Receipts, ReplyStyle, Standing, StoreFailures, at_once,
@@ -23,6 +23,8 @@ domain: api_platform
 descriptors:
   - key: api_key
     rate_limit: { limit: 1000/1m, name: per-key }
+    tiers:
+      pro: { limit: 2000/1m }
     descriptors:
       - key: endpoint
         rate_limit: { limit: 1000/1m, algorithm: token_bucket, name: orders }
@@ -48,6 +50,8 @@ struct Prepared {
 ]))]
 #[bench::call_refused(prepared(&[&[("once", "0b8c6f3e-alice")]]))]
 #[bench::call_without_a_rule(prepared(&[&[("user", "0b8c6f3e-alice")]]))]
+#[bench::call_of_a_tier(known(&[&[("api_key", "0b8c6f3e-alice")]], false))]
+#[bench::call_with_an_override(known(&[&[("api_key", "0b8c6f3e-alice")]], true))]
 fn call(prepared: &'static mut Prepared) -> usize {
     let Prepared { core, message, out } = black_box(prepared);
     out.clear();
@@ -59,9 +63,30 @@ library_benchmark_group!(name = calls, benchmarks = call);
 main!(library_benchmark_groups = calls);
 
 fn prepared(descriptors: &[&[(&str, &str)]]) -> &'static mut Prepared {
+    ready(descriptors, Arc::default())
+}
+
+/// The same by somebody whose record is kept, among others.
+fn known(descriptors: &[&[(&str, &str)]], has_override: bool) -> &'static mut Prepared {
+    let quotas = Arc::new(Quotas::default());
+    let grant = Grant { amount: 2_000, unit: QuotaUnit::Minute };
+    let own = has_override.then(|| Override::new(Box::new([]), grant));
+    for caller in ["0b8c6f3e-alice", "0b8c6f3e-bob"] {
+        quotas.put(Quota {
+            caller: caller.into(),
+            tier: Some("pro".into()),
+            overrides: own.clone().into_iter().collect(),
+            ..Quota::default()
+        });
+    }
+    ready(descriptors, quotas)
+}
+
+fn ready(descriptors: &[&[(&str, &str)]], quotas: Arc<Quotas>) -> &'static mut Prepared {
     let files = RuleFiles { texts: vec![("rules".into(), RULES.into())], ..RuleFiles::default() };
-    let rules =
-        LiveRules::start_with(files, Secret::new([7; 16]), |book, before| InForce::new(book, 1, before));
+    let rules = LiveRules::start_with(files, Secret::new([7; 16]), move |book, before| {
+        InForce::new(book.with_default_domain(None), 1, before).with_quotas(&quotas)
+    });
     let Ok((rules, _)) = rules else { panic!("the rules are not valid") };
     let places = || Places::new(PlaceLimits { all: 1, of_peer: 1 });
     let node = Node {

@@ -6,9 +6,9 @@
 
 use std::hash::BuildHasher as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use hashbrown::{DefaultHashBuilder, HashTable};
+use hashbrown::{DefaultHashBuilder, HashSet, HashTable};
 
 use crate::{DEPTH_MAX, Domain, Entry, Micros, Unit};
 
@@ -191,7 +191,6 @@ impl Quota {
     fn bytes(&self) -> usize {
         const COUNTS: usize = 2 * size_of::<usize>(); // Of an `Arc`.
         let text = |text: &str| allocated(text.len());
-        let tier = self.tier.as_deref().map_or(0, |tier| allocated(COUNTS + tier.len()));
         let overrides = self.overrides.iter().map(|one| {
             let levels = one.below.iter().map(|(key, value)| text(key) + text(value));
             allocated(size_of_val(&*one.below)) + levels.sum::<usize>()
@@ -200,7 +199,7 @@ impl Quota {
             let texts = [&more.domain, &more.user, &more.client].into_iter().flatten().map(|one| text(one));
             allocated(size_of::<QuotaMore>()) + texts.sum::<usize>()
         });
-        let own = allocated(COUNTS + size_of::<Self>()) + text(&self.caller) + tier + more;
+        let own = allocated(COUNTS + size_of::<Self>()) + text(&self.caller) + more; // Its tier is shared.
         own + allocated(size_of_val(&*self.overrides)) + overrides.sum::<usize>()
     }
 
@@ -254,6 +253,8 @@ pub(crate) fn granted<'q>(
 pub struct Quotas {
     hasher: DefaultHashBuilder,
     shards: Box<[RwLock<HashTable<Arc<Quota>>>]>,
+    /// The names of tiers that records have, each once: a million callers have few tiers, and one name that all of them share is never far.
+    names: Mutex<HashSet<Arc<str>>>,
     /// Tiers with limits of their own. There are few.
     tiers: RwLock<Arc<[Tier]>>,
     /// How many callers are kept.
@@ -278,6 +279,7 @@ impl Default for Quotas {
         Self {
             hasher: DefaultHashBuilder::default(),
             shards: (0..SHARDS).map(|_| RwLock::default()).collect(),
+            names: Mutex::default(),
             tiers: RwLock::new(Arc::new([])),
             callers: AtomicUsize::new(0),
             bytes: AtomicUsize::new(0),
@@ -324,7 +326,8 @@ impl Quotas {
     }
 
     /// Keeps this about a caller, in place of what was kept before.
-    pub fn put(&self, quota: Quota) {
+    pub fn put(&self, mut quota: Quota) {
+        quota.tier = quota.tier.map(|name| self.shared(name));
         let hash = self.hasher.hash_one(&*quota.caller);
         let mut shard = self.shard(hash).write().unwrap_or_else(PoisonError::into_inner);
         self.bytes.fetch_add(quota.bytes(), Ordering::Relaxed);
@@ -338,6 +341,19 @@ impl Quotas {
                 self.callers.fetch_add(1, Ordering::Relaxed);
             }
         }
+    }
+
+    /// The one text of this name that all records have.
+    fn shared(&self, name: Arc<str>) -> Arc<str> {
+        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(kept) = names.get(&name) {
+            return kept.clone();
+        }
+        if names.len() == names.capacity() {
+            names.retain(|name| Arc::strong_count(name) > 1); // Before it grows, what nobody has any more goes.
+        }
+        names.insert(name.clone());
+        name
     }
 
     /// Forgets a caller; says whether anything was kept.
@@ -458,6 +474,21 @@ mod tests {
         quotas.remove("somebody");
         quotas.retain(|_| false);
         assert_eq!(quotas.bytes.load(Ordering::Relaxed), 0, "gone");
+    }
+
+    #[test]
+    fn records_share_the_name_of_their_tier_and_names_nobody_has_are_forgotten() {
+        let quotas = Quotas::default();
+        for caller in ["a", "b"] {
+            quotas.put(quota(caller, "pro"));
+        }
+        let tier = |caller| quotas.of(caller).and_then(|quota| quota.tier.clone()).expect("a tier");
+        assert!(Arc::ptr_eq(&tier("a"), &tier("b")));
+        for at in 0..1_000 {
+            quotas.put(quota("c", &format!("tier-{at}")));
+        }
+        let names = quotas.names.lock().expect("names");
+        assert!(names.len() < 100 && names.contains("pro") && names.contains("tier-999"), "{}", names.len());
     }
 
     #[test]
