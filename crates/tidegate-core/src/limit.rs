@@ -3,14 +3,14 @@
 use std::fmt;
 
 use crate::bucket::Bucket;
-use crate::calendar::{Calendar, Unit};
+use crate::calendar::{Calendar, Unit, Weekday};
 use crate::cells::{CellLog, PARTS, cell_units};
 use crate::concurrency::Concurrency;
 use crate::log::SlidingLog;
 use crate::step::{self, Law};
 use crate::time::PRODUCT_MAX;
 use crate::window::{FixedWindow, SubWindows};
-use crate::{Bound, Class, Grant, KeyParts, Micros, Secret, Tick};
+use crate::{Bound, Class, Grant, KeyParts, Micros, Tick};
 
 pub use crate::step::Charge;
 
@@ -200,6 +200,15 @@ pub struct Limit {
     class: Class,
     capacity: u32,
     kind: Kind,
+}
+
+/// What makes a counter another one, besides the algorithm: window, sub-windows, strictness, calendar. Not the numbers, which may change
+/// while it counts, nor a time to live, which would let go of the places that are held.
+#[derive(PartialEq, Eq)]
+enum Shape<'l> {
+    Window { us: u64, k: u32, strict: bool },
+    Places,
+    Calendar { unit: Unit, zone: &'l str, week_start: Weekday },
 }
 
 /// The algorithms' own numbers.
@@ -495,32 +504,41 @@ impl Limit {
         }
     }
 
-    /// Adds what makes a counter another one to its key: algorithm, window, sub-windows, strictness, calendar. Not the numbers,
-    /// which may change while it counts, nor a time to live, which would let go of the places that are held.
+    /// Adds what makes a counter another one to its key.
     #[must_use]
     pub(crate) fn shape(&self, parts: KeyParts) -> KeyParts {
         let parts = parts.part(self.algorithm.name().as_bytes());
-        let window = |us: u64, k: u32, strict: bool| {
-            parts.part(&us.to_le_bytes()).part(&k.to_le_bytes()).part(&[u8::from(strict)])
-        };
+        match self.shape_of() {
+            Shape::Window { us, k, strict } => {
+                parts.part(&us.to_le_bytes()).part(&k.to_le_bytes()).part(&[u8::from(strict)])
+            }
+            Shape::Places => parts,
+            Shape::Calendar { unit, zone, week_start } => {
+                parts.part(unit.name().as_bytes()).part(zone.as_bytes()).part(&[week_start as u8])
+            }
+        }
+    }
+
+    fn shape_of(&self) -> Shape<'_> {
+        let window = |us, k, strict| Shape::Window { us, k, strict };
         match &self.kind {
             Kind::Fixed(law) => window(law.window_us, 1, false),
             Kind::Sub(law) => window(law.window_us(), law.k, law.strict),
             Kind::Cells(law) => window(law.window_us(), 1, law.strict),
             Kind::Log(law) => window(law.window_us, 1, false),
             Kind::Bucket { law, .. } => window(law.window_us(), 1, false),
-            Kind::Concurrency(_) => parts,
-            Kind::Calendar { calendar, .. } => parts
-                .part(calendar.unit().name().as_bytes())
-                .part(calendar.zone().as_bytes())
-                .part(&[calendar.week_start() as u8]),
+            Kind::Concurrency(_) => Shape::Places,
+            Kind::Calendar { calendar, .. } => Shape::Calendar {
+                unit: calendar.unit(),
+                zone: calendar.zone(),
+                week_start: calendar.week_start(),
+            },
         }
     }
 
     /// Would the other limit, in the same place, go on with this one's counters?
     pub fn counts_like(&self, other: &Self) -> bool {
-        let start = Secret::new([0; 16]).start();
-        self.shape(start).key() == other.shape(start).key()
+        self.algorithm == other.algorithm && self.shape_of() == other.shape_of()
     }
 
     pub(crate) fn kind(&self) -> &Kind {
