@@ -1,4 +1,6 @@
-//! `cargo xtask bench`: how fast are we? Five answers, see [`Bench`].
+//! `cargo xtask bench`: how fast are we? Six answers, see [`Bench`].
+//!
+//! Without a name it is the comparison with others of our kind over the network: the package `bench/field`, a workspace of its own.
 //!
 //! `steps` counts the instructions of one step of each algorithm and of lookups in the book, beside a committed baseline. Instructions
 //! and not time: the count is the same on a busy machine and on an idle one, so a change of one per cent is seen. It still depends on the
@@ -22,12 +24,19 @@ type Counts = BTreeMap<String, u64>;
 const BASELINE: &str = "bench/steps.baseline";
 const SAVE: &str = "--save";
 const QUICK: &str = "--quick";
+const FULL: &str = "--full";
 const SMOKE: &str = "--smoke";
 const WRITE: &str = "--write";
 
 pub(crate) fn details() -> String {
     format!(
-        "\nsteps: prints a Markdown table of the steps and lookups in bench/benches beside {BASELINE}.\n  \
+        "\nWithout a name: installs the others of our kind into the user's cache folder, starts each, calls each in turn with ours between\n\
+         them, and prints Markdown: ratios, absolute figures, goals. Twenty minutes without what is installed; it needs Linux and two cores.\n  \
+         {QUICK}  short turns, three minutes\n  \
+         {FULL}   ten million keys, longer turns\n  \
+         {SMOKE}  with those who are there already: does it run at all?\n  \
+         {WRITE}  write bench/results/field.md, field.json and plots, to be committed, instead of printing\n\n\
+         steps: prints a Markdown table of the steps and lookups in bench/benches beside {BASELINE}.\n  \
          {SAVE}   write the counts to that file, to be committed\n\
          It needs valgrind, which is installed where that needs no password, and gungraun-runner, which is built once\n\
          into the target folder.\n\n\
@@ -63,6 +72,12 @@ pub(crate) fn details() -> String {
 
 pub(crate) fn run(arguments: &[String]) -> Outcome {
     match parse(arguments)? {
+        Bench::Field { flags } => {
+            shell::need_redis()?;
+            timed(&mut node_command())?;
+            timed(&mut field_build()?)?;
+            timed(&mut field_command(&flags)?)
+        }
         Bench::Steps { save } => steps(&Tools::find()?, save),
         Bench::Core { flags } => timed(&mut core_command(&flags)),
         Bench::Rls { flags } => {
@@ -86,6 +101,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
 /// What can be measured.
 #[derive(PartialEq, Debug)]
 enum Bench {
+    Field { flags: Vec<&'static str> },
     Steps { save: bool },
     Core { flags: Vec<&'static str> },
     Rls { flags: Vec<&'static str> },
@@ -93,8 +109,12 @@ enum Bench {
     Control { flags: Vec<&'static str> },
 }
 
+/// What is run without a name.
+const FIELD: &str = "field";
+
 /// The benches by name, each with its flags.
 const BENCHES: &[(&str, &[&str])] = &[
+    (FIELD, &[QUICK, FULL, SMOKE, WRITE]),
     ("steps", &[SAVE]),
     ("core", &[QUICK, SMOKE, WRITE]),
     ("rls", &[QUICK, SMOKE, WRITE]),
@@ -106,10 +126,8 @@ fn parse(arguments: &[String]) -> Result<Bench, Failure> {
     let is_flag = |argument: &&String| argument.starts_with('-');
     let names: Vec<&str> = BENCHES.iter().map(|(name, _)| *name).collect();
     let mut named = arguments.iter().filter(|argument| !is_flag(argument));
-    let Some(name) = named.next() else {
-        return Err(Failure::Usage(format!("which bench? there are: {}", names.join(", "))));
-    };
-    let Some((name, known)) = BENCHES.iter().find(|(known, _)| known == name) else {
+    let name = named.next().map_or(FIELD, String::as_str);
+    let Some((name, known)) = BENCHES.iter().find(|(known, _)| *known == name) else {
         return Err(Failure::Usage(unknown("bench", name, &names)));
     };
     if let Some(more) = named.next() {
@@ -122,10 +140,11 @@ fn parse(arguments: &[String]) -> Result<Bench, Failure> {
             None => return Err(Failure::Usage(unknown("flag", argument, known))),
         }
     }
-    if flags.contains(&QUICK) && flags.contains(&SMOKE) {
-        return Err(Failure::Usage(format!("{QUICK} or {SMOKE}, not both")));
+    if flags.iter().filter(|flag| [QUICK, FULL, SMOKE].contains(flag)).count() > 1 {
+        return Err(Failure::Usage(format!("one of {QUICK}, {FULL} and {SMOKE}, not both")));
     }
     Ok(match *name {
+        FIELD => Bench::Field { flags },
         "steps" => Bench::Steps { save: !flags.is_empty() },
         "core" => Bench::Core { flags },
         "rls" => Bench::Rls { flags },
@@ -142,6 +161,14 @@ fn timed(command: &mut Command) -> Outcome {
         Ok(status) => Err(Failure::Failed(format!("the bench ended with {status}"))),
         Err(error) => Err(Failure::Failed(format!("cargo could not be started: {error}"))),
     }
+}
+
+/// The comparison with others, with those who are there, at a size that says nothing about speed.
+pub(crate) fn field_smoke() -> Outcome {
+    shell::need_redis()?;
+    shell::run(&mut node_command())?;
+    shell::run(&mut field_build()?)?;
+    shell::run_quietly(&mut field_command(&[SMOKE])?)
 }
 
 /// The bench of the table at a size that says nothing about speed, but that everything in it works.
@@ -167,6 +194,24 @@ pub(crate) fn control_smoke() -> Outcome {
     shell::need_postgres()?;
     shell::run(&mut node_command())?;
     shell::run_quietly(&mut control_command(&[SMOKE]))
+}
+
+/// A command of cargo on the workspace of the comparison. What it builds goes where the product is: both depend on much the same.
+pub(crate) fn field_cargo(words: &[&str]) -> Result<Command, Failure> {
+    let (verb, rest) = words.split_first().ok_or_else(|| Failure::Failed("cargo what?".into()))?;
+    let mut command = shell::cargo(&[verb, "--manifest-path=bench/field/Cargo.toml", "--locked"]);
+    command.arg("--target-dir").arg(shell::target_folder()?).args(rest);
+    Ok(command)
+}
+
+fn field_build() -> Result<Command, Failure> {
+    field_cargo(&["build", "--quiet", "--release", "--workspace"])
+}
+
+fn field_command(flags: &[&str]) -> Result<Command, Failure> {
+    let mut command = field_cargo(&["run", "--quiet", "--release", "--package=tidegate-bench-field", "--"])?;
+    command.args(flags);
+    Ok(command)
 }
 
 fn core_command(flags: &[&str]) -> Command {
@@ -384,6 +429,8 @@ mod tests {
     #[test]
     fn each_bench_has_its_own_flags() {
         for (line, bench) in [
+            ("", Bench::Field { flags: vec![] }),
+            ("--full --write", Bench::Field { flags: vec![FULL, WRITE] }),
             ("steps", Bench::Steps { save: false }),
             ("--save steps", Bench::Steps { save: true }),
             ("core", Bench::Core { flags: vec![] }),
@@ -395,7 +442,8 @@ mod tests {
             assert_eq!(parsed(line).expect(line), bench);
         }
         for (line, reason) in [
-            ("", "which bench? there are: steps, core, rls, redis, control"),
+            ("--quick --full", "not both"),
+            ("core --full", "unknown flag `--full`"),
             ("cor", "did you mean `core`?"),
             ("core --save", "unknown flag `--save`"),
             ("core --quik", "did you mean `--quick`?"),

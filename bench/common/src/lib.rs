@@ -10,6 +10,10 @@ pub mod bare; // a server with a fixed answer
 pub mod pin; // who runs where
 pub mod process; // a server in a process of its own
 
+pub mod store; // a real Redis for those who count in one
+pub mod relay; // what a node asks it
+pub mod plain; // the same without a node
+
 pub mod client; // one connection
 pub mod generator; // many of them, closed loop and open
 

@@ -4,17 +4,18 @@ use tidegate_bench_common::figures::median;
 use tidegate_bench_common::generator::{self, Calls, Used};
 use tidegate_bench_common::machine;
 use tidegate_bench_common::pin::{Cores, Place};
+use tidegate_bench_common::plain;
 use tidegate_bench_common::plan::{FEW, Load, MANY, Span, turns};
 use tidegate_bench_common::process::Process;
+use tidegate_bench_common::relay::Relay;
 use tidegate_bench_common::requests::Requests;
 use tidegate_bench_common::results::{Counts, OpenRound};
+use tidegate_bench_common::store::Store;
 
 use crate::plan::{Case, Plan, Subject};
-use crate::relay::Relay;
 use crate::results::{ClosedRow, Machine, OpenRow, Results};
 use crate::rules::{self, LOW_AMOUNT};
-use crate::store::Store;
-use crate::{plain, servers, weigh};
+use crate::{servers, weigh};
 
 /// Those who are called in open loops.
 const OPEN: [Subject; 4] = [Subject::Node, Subject::NodeAside, Subject::Memory, Subject::Bare];

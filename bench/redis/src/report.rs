@@ -1,10 +1,10 @@
 //! Markdown from the raw numbers. Pure, so that a test can make the published page again.
 
 use tidegate_bench_common::figures::{Spread, median, thousands};
+use tidegate_bench_common::plain::DEPTH;
 use tidegate_bench_common::plan::{FEW, Load, MANY};
 use tidegate_bench_common::results::{Counts, OpenRound, refused};
 
-use crate::plain::DEPTH;
 use crate::plan::{Case, Subject};
 use crate::results::Results;
 use crate::servers::{REFERENCE, REFERENCE_BUILD};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_bench_common::pin::Cores;
+use tidegate_bench_common::store::Store;
 use tidegate_clock::Clock;
 use tidegate_core::{Ask, Calendar, Key, Limit, LimitError, Micros, Policy, Role, Tag, Unit, Weekday};
 use tidegate_counters::{
@@ -15,7 +16,6 @@ use tokio::task::LocalSet;
 
 use crate::plan::Plan;
 use crate::results::Weight;
-use crate::store::Store;
 
 const HOUR: Micros = Micros::from_secs(3_600);
 /// How many counters are charged in one call.

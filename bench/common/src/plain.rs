@@ -4,21 +4,21 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use tidegate_bench_common::generator::thread_cpu_ns;
-use tidegate_bench_common::plan::Span;
-use tidegate_bench_common::results::Counts;
+use crate::generator::thread_cpu_ns;
+use crate::plan::Span;
+use crate::results::Counts;
 use tidegate_clock::Stopwatch;
 
 use crate::relay::header;
 use crate::store::Store;
 
 /// How many calls are in flight.
-pub(crate) const DEPTH: usize = 128;
+pub const DEPTH: usize = 128;
 /// How long an answer may take; a busy machine is slow.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
 /// Sends the calls, one after the other and again from the first, for a time. `first` is the number of the first one.
-pub(crate) fn run(store: &Store, calls: &[Vec<u8>], first: usize, span: Span) -> Result<Counts, String> {
+pub fn run(store: &Store, calls: &[Vec<u8>], first: usize, span: Span) -> Result<Counts, String> {
     let mut client =
         Client::connect(store, calls, first).map_err(|error| format!("no connection: {error}"))?;
     let watch = Stopwatch::start();

@@ -11,14 +11,16 @@ const RECORDED_BYTES_MAX: usize = 64 << 20;
 type Passed = Arc<Mutex<Vec<u8>>>;
 
 /// A listener that sends on to a store all that it gets. It ends with the process.
-pub(crate) struct Relay {
-    pub(crate) address: SocketAddr,
+pub struct Relay {
+    /// Where it listens.
+    pub address: SocketAddr,
     /// By connection.
     passed: Arc<Mutex<Vec<Passed>>>,
 }
 
 impl Relay {
-    pub(crate) fn start(store: SocketAddr) -> Result<Self, String> {
+    /// Listens on a free port for those who mean this store.
+    pub fn start(store: SocketAddr) -> Result<Self, String> {
         let wrong = |error: std::io::Error| format!("no relay: {error}");
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(wrong)?;
         let address = listener.local_addr().map_err(wrong)?;
@@ -37,7 +39,7 @@ impl Relay {
     }
 
     /// The calls of scripts that passed since the last time, each as it was encoded.
-    pub(crate) fn script_calls(&self) -> Result<Vec<Vec<u8>>, String> {
+    pub fn script_calls(&self) -> Result<Vec<Vec<u8>>, String> {
         let mut all = Vec::new();
         for passed in locked(&self.passed).iter() {
             let bytes = std::mem::take(&mut *locked(passed));

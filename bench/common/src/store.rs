@@ -1,67 +1,71 @@
 //! The store: a real Redis, what it has used of the processor, and what it says of itself.
 
-use tidegate_bench_common::pin::{Cores, Place};
-use tidegate_bench_common::process;
+use crate::pin::{Cores, Place};
+use crate::process;
 use tidegate_testbed::{Kind, Options, Server};
 
 /// A Redis of our own, on the generator's core: at full load the node has the other one for itself.
-pub(crate) struct Store {
+pub struct Store {
     server: Server,
 }
 
 impl Store {
-    pub(crate) fn start(cores: Option<Cores>) -> Result<Self, String> {
+    /// Starts one.
+    pub fn start(cores: Option<Cores>) -> Result<Self, String> {
         let start = || Server::start(Kind::Redis, &Options::new());
         Ok(Self { server: Cores::on(cores, Place::Generator, start)? })
     }
 
-    pub(crate) fn server(&self) -> &Server {
+    /// The server itself.
+    pub fn server(&self) -> &Server {
         &self.server
     }
 
     /// Moves it to another core.
-    pub(crate) fn bring(&self, cores: Option<Cores>, place: Place) {
+    pub fn bring(&self, cores: Option<Cores>, place: Place) {
         if let Some(pid) = self.server.pid() {
             Cores::bring(cores, place, pid);
         }
     }
 
     /// What it has used of its processor so far.
-    pub(crate) fn cpu_ns(&self) -> Result<u64, String> {
+    pub fn cpu_ns(&self) -> Result<u64, String> {
         let pid = self.server.pid().ok_or("the store has ended")?;
         process::cpu_ns(&pid.to_string())
     }
 
     /// How many scripts it was asked to run so far.
-    pub(crate) fn calls(&self) -> Result<u64, String> {
+    pub fn calls(&self) -> Result<u64, String> {
         Ok(calls(&self.info("commandstats")?))
     }
 
     /// What it has allocated.
-    pub(crate) fn used_memory(&self) -> Result<u64, String> {
+    pub fn used_memory(&self) -> Result<u64, String> {
         number(&self.info("memory")?, "used_memory:").ok_or_else(|| "INFO memory without used_memory".into())
     }
 
-    pub(crate) fn version(&self) -> Result<String, String> {
+    /// Its version.
+    pub fn version(&self) -> Result<String, String> {
         let info = self.info("server")?;
         let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"));
         Ok(version.unwrap_or("unknown").to_string())
     }
 
-    pub(crate) fn flush(&self) -> Result<(), String> {
+    /// Makes it forget everything.
+    pub fn flush(&self) -> Result<(), String> {
         let reply = self.server.try_command(&["FLUSHALL", "SYNC"])?;
         reply.error().map_or(Ok(()), |error| Err(error.to_string()))
     }
 
     /// How many keys it has.
-    pub(crate) fn keys(&self) -> Result<u64, String> {
+    pub fn keys(&self) -> Result<u64, String> {
         let reply = self.server.try_command(&["DBSIZE"])?;
         let keys = reply.integer().and_then(|keys| u64::try_from(keys).ok());
         keys.ok_or_else(|| format!("DBSIZE: {reply:?}"))
     }
 
     /// How long the value of some key is.
-    pub(crate) fn some_length(&self) -> Result<u64, String> {
+    pub fn some_length(&self) -> Result<u64, String> {
         let key = self.server.try_command(&["RANDOMKEY"])?;
         let key = key.text().ok_or_else(|| format!("RANDOMKEY: {key:?}"))?;
         let length = self.server.try_command(&["STRLEN", &key])?;

@@ -1,0 +1,72 @@
+//! What can be asked for on the command line.
+
+use crate::plan::Extent;
+
+pub(crate) const USAGE: &str = "usage: tidegate-bench-field [--quick | --full | --smoke] [--write]";
+
+/// What was asked for.
+#[derive(PartialEq, Debug)]
+pub(crate) enum Request {
+    Run(Run),
+    /// What a run starts as the server with a fixed answer.
+    Bare,
+}
+
+/// A run of everything.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Run {
+    pub(crate) extent: Extent,
+    /// To the files that are published, instead of the terminal.
+    pub(crate) write: bool,
+}
+
+pub(crate) fn parse(words: &[String]) -> Result<Request, String> {
+    let mut run = Run { extent: Extent::Usual, write: false };
+    for word in words {
+        let extent = Extent::ALL.into_iter().find(|extent| extent.flag() == Some(word));
+        match (extent, word.as_str()) {
+            (Some(_), _) if run.extent != Extent::Usual => {
+                return Err(format!("one of --quick, --full and --smoke, not two\n\n{USAGE}"));
+            }
+            (Some(extent), _) => run.extent = extent,
+            (None, "--write") => run.write = true,
+            (None, "bare") if words.len() == 1 => return Ok(Request::Bare),
+            (None, other) => return Err(format!("unknown argument `{other}`\n\n{USAGE}")),
+        }
+    }
+    Ok(Request::Run(run))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Request, String> {
+        parse(&line.split_whitespace().map(String::from).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_run_is_the_usual_one_unless_it_is_told_otherwise() {
+        for (line, extent, write) in [
+            ("", Extent::Usual, false),
+            ("--quick --write", Extent::Quick, true),
+            ("--full", Extent::Full, false),
+            ("--smoke", Extent::Smoke, false),
+        ] {
+            assert_eq!(parsed(line), Ok(Request::Run(Run { extent, write })), "{line}");
+        }
+        assert_eq!(parsed("bare"), Ok(Request::Bare));
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_the_usage() {
+        for (line, reason) in [
+            ("--quick --smoke", "not two"),
+            ("--quik", "unknown argument `--quik`"),
+            ("bare --write", "unknown argument `bare`"),
+        ] {
+            let message = parsed(line).expect_err(line);
+            assert!(message.contains(reason) && message.contains("usage:"), "{line}: {message}");
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Who is measured: a file for each, and a row in [`ALL`].
+
+mod bare; // tonic with a fixed answer
+mod ours; // the node
+
+use std::path::PathBuf;
+
+use tidegate_bench_common::pin::Cores;
+use tidegate_bench_common::process::Process;
+use tidegate_bench_common::requests::Requests;
+use tidegate_bench_common::store::Store;
+
+/// Everybody, in the order of the page. Each family begins with ours.
+pub(crate) const ALL: &[&dyn Peer] = &[&ours::Memory, &bare::Bare];
+
+/// Somebody who decides, or seems to.
+pub(crate) trait Peer: Sync {
+    /// What it is called in the raw numbers.
+    fn word(&self) -> &'static str;
+
+    /// What it is called on the page.
+    fn title(&self) -> &'static str;
+
+    /// What it counts by, in a few words.
+    fn algorithm(&self) -> &'static str;
+
+    /// Whom it is compared with.
+    fn family(&self) -> Family;
+
+    /// Finds its program, or installs it if it may; says why it is missing otherwise.
+    fn find(&self, install: Install) -> Result<Found, String>;
+
+    /// Starts it on the core of the servers, and waits until it listens.
+    fn start(&self, site: &Site<'_>) -> Result<Process, String>;
+
+    /// Adds the request of one caller, under one of the two limits that everybody has.
+    fn push(&self, requests: &mut Requests, rule: Rule, caller: &str);
+
+    /// Does it ever refuse? Only those with a fixed answer do not.
+    fn refuses(&self) -> bool {
+        true
+    }
+}
+
+/// Those who do the same work, and so are compared with the same one of ours.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Family {
+    /// gRPC, counters in memory.
+    Memory,
+    /// gRPC, counters in Redis.
+    Redis,
+    /// HTTP/1.1, counters in memory.
+    Http,
+}
+
+/// May somebody who is missing be installed?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Install {
+    Yes,
+    /// Only what is there at once.
+    No,
+}
+
+/// A program that is there.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Found {
+    /// Where, if it is not ours.
+    pub(crate) program: PathBuf,
+    pub(crate) version: String,
+}
+
+/// What a peer is started with.
+pub(crate) struct Site<'a> {
+    pub(crate) program: &'a PathBuf,
+    pub(crate) cores: Option<Cores>,
+    /// The Redis of those who count in one.
+    pub(crate) store: &'a Store,
+    /// How many callers it will meet.
+    pub(crate) keys: u32,
+}
+
+/// The two limits that everybody has, as far as they can say it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Rule {
+    /// A thousand in a second, for each caller.
+    Tight,
+    /// A million in an hour: nobody is refused while anything is timed.
+    Wide,
+}
+
+impl Rule {
+    pub(crate) const ALL: [Self; 2] = [Self::Tight, Self::Wide];
+
+    /// Units that a caller has,
+    pub(crate) fn amount(self) -> u32 {
+        match self {
+            Self::Tight => 1_000,
+            Self::Wide => 1_000_000,
+        }
+    }
+
+    /// in so many seconds.
+    pub(crate) fn seconds(self) -> u32 {
+        match self {
+            Self::Tight => 1,
+            Self::Wide => 3_600,
+        }
+    }
+
+    /// The key of the entry whose value is the caller, or what stands for it elsewhere.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Tight => "tight",
+            Self::Wide => "wide",
+        }
+    }
+}
+
+/// The domain of the rules, for those who have such a thing.
+pub(crate) const DOMAIN: &str = "field";

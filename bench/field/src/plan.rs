@@ -1,0 +1,87 @@
+//! What is measured, and how long.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tidegate_bench_common::plan::Span;
+
+/// How thorough a run is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Extent {
+    /// Does it run at all? With those who are there; nothing is installed.
+    Smoke,
+    /// Three minutes.
+    Quick,
+    /// What is published.
+    Usual,
+    /// With ten million keys.
+    Full,
+}
+
+impl Extent {
+    pub(crate) const ALL: [Self; 4] = [Self::Smoke, Self::Quick, Self::Usual, Self::Full];
+
+    pub(crate) fn flag(self) -> Option<&'static str> {
+        match self {
+            Self::Smoke => Some("--smoke"),
+            Self::Quick => Some("--quick"),
+            Self::Usual => None,
+            Self::Full => Some("--full"),
+        }
+    }
+
+    /// How to make such a run again.
+    pub(crate) fn command(self) -> String {
+        ["cargo xtask bench", self.flag().unwrap_or_default(), "--write"].join(" ").replace("  ", " ")
+    }
+
+    /// What the page says of it.
+    pub(crate) fn remark(self) -> &'static str {
+        match self {
+            Self::Usual => "",
+            Self::Full => " A full run.",
+            Self::Quick => " A quick run: short, and not for publishing.",
+            Self::Smoke => " A smoke run: its numbers mean nothing.",
+        }
+    }
+}
+
+/// A run.
+pub(crate) struct Plan {
+    pub(crate) extent: Extent,
+    /// How many distinct keys are asked for.
+    pub(crate) keys: u32,
+    /// How many times each peer has its turn.
+    pub(crate) rounds: usize,
+    /// How many times each is started, for the time that takes.
+    pub(crate) starts: usize,
+    /// How long a load lasts before it is measured, and then.
+    pub(crate) span: Span,
+}
+
+impl Plan {
+    pub(crate) fn of(extent: Extent) -> Self {
+        // Many short turns, and not few long ones: two peers within one round see much the same machine.
+        let (keys, rounds, starts, warm_ms, measured_ms) = match extent {
+            Extent::Smoke => (1_000, 1, 1, 30, 100),
+            Extent::Quick => (100_000, 2, 1, 100, 500),
+            Extent::Usual => (100_000, 5, 3, 200, 1_000),
+            Extent::Full => (10_000_000, 9, 5, 300, 2_000),
+        };
+        let span =
+            Span { warm: Duration::from_millis(warm_ms), measured: Duration::from_millis(measured_ms) };
+        Self { extent, keys, rounds, starts, span }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_says_how_to_make_it_again() {
+        assert_eq!(Extent::Usual.command(), "cargo xtask bench --write");
+        assert_eq!(Extent::Full.command(), "cargo xtask bench --full --write");
+    }
+}
