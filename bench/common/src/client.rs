@@ -1,4 +1,4 @@
-//! One connection of HTTP/2 with calls of `ShouldRateLimit`, made by hand: what every call repeats was encoded once, and what comes back is
+//! One connection of HTTP/2 with calls of gRPC, made by hand: what every call repeats was encoded once, and what comes back is
 //! looked at only as far as it takes to know that a call has ended and how. A library that does more would use as much of the processor
 //! as the servers that are measured.
 
@@ -6,10 +6,9 @@ use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 
-use crate::messages::{OK, OVER_LIMIT};
-use crate::requests::PREFIX_BYTES;
+use crate::speech::Speech;
 
-/// The path of the one call that there is.
+/// The path of Envoy's one call.
 pub const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -60,6 +59,27 @@ pub struct Ended {
     pub mark: u64,
 }
 
+/// Somebody's end of a connection, with calls in flight.
+pub trait Connection: AsFd + Sized {
+    /// Connects; what it begins with is sent by the first [`Self::flush`].
+    fn connect(address: SocketAddr, speech: Speech) -> io::Result<Self>;
+
+    /// How many calls have begun and not ended.
+    fn in_flight(&self) -> usize;
+
+    /// Begins a call, unless that is not possible now. It is sent by the next [`Self::flush`].
+    fn begin(&mut self, message: &[u8], mark: u64) -> bool;
+
+    /// Sends what can be sent now.
+    fn flush(&mut self) -> io::Result<()>;
+
+    /// Is there something that could not be sent?
+    fn is_full(&self) -> bool;
+
+    /// Reads what has come, and tells of each call that has ended.
+    fn read(&mut self, ended: impl FnMut(Ended)) -> io::Result<()>;
+}
+
 /// A call in flight.
 #[derive(Clone, Copy)]
 struct Place {
@@ -71,6 +91,7 @@ struct Place {
 /// A connection.
 pub struct Client {
     socket: TcpStream,
+    speech: Speech,
     input: Vec<u8>,
     /// How much of `input` is filled.
     filled: usize,
@@ -81,15 +102,14 @@ pub struct Client {
     /// What came since we allowed the server more.
     received: u32,
     places: Vec<Option<Place>>,
-    /// How many calls have begun and not ended.
-    pub in_flight: usize,
+    in_flight: usize,
     /// The headers of the next call.
     headers: Vec<u8>,
 }
 
-impl Client {
-    /// Connects; what it begins with is sent by the first [`Self::flush`].
-    pub fn connect(address: SocketAddr) -> io::Result<Self> {
+impl Connection for Client {
+    fn connect(address: SocketAddr, speech: Speech) -> io::Result<Self> {
+        let path = speech.path().ok_or_else(|| wrong("no call of gRPC"))?;
         let socket = TcpStream::connect(address)?;
         socket.set_nodelay(true)?;
         socket.set_nonblocking(true)?;
@@ -98,6 +118,7 @@ impl Client {
         frame(&mut output, WINDOW_UPDATE, 0, 0, &WINDOW_MORE.to_be_bytes());
         Ok(Self {
             socket,
+            speech,
             input: vec![0; INPUT_BYTES],
             filled: 0,
             output,
@@ -106,12 +127,16 @@ impl Client {
             received: 0,
             places: vec![None; PLACES],
             in_flight: 0,
-            headers: first_headers(&address.to_string()),
+            headers: first_headers(&address.to_string(), path),
         })
     }
 
-    /// Begins a call, unless the server does not allow it now. It is sent by the next [`Self::flush`].
-    pub fn begin(&mut self, message: &[u8], mark: u64) -> bool {
+    fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// Not if the server does not allow it now.
+    fn begin(&mut self, message: &[u8], mark: u64) -> bool {
         let stream = self.next_stream;
         let place = &mut self.places[stream as usize / 2 % PLACES];
         if self.window < message.len() as i64 || place.is_some() {
@@ -129,8 +154,7 @@ impl Client {
         true
     }
 
-    /// Sends what can be sent now.
-    pub fn flush(&mut self) -> io::Result<()> {
+    fn flush(&mut self) -> io::Result<()> {
         let mut sent = 0;
         while sent < self.output.len() {
             match self.socket.write(&self.output[sent..]) {
@@ -145,13 +169,11 @@ impl Client {
         Ok(())
     }
 
-    /// Is there something that could not be sent?
-    pub fn is_full(&self) -> bool {
+    fn is_full(&self) -> bool {
         !self.output.is_empty()
     }
 
-    /// Reads what has come, and tells of each call that has ended.
-    pub fn read(&mut self, mut ended: impl FnMut(Ended)) -> io::Result<()> {
+    fn read(&mut self, mut ended: impl FnMut(Ended)) -> io::Result<()> {
         loop {
             let room = self.input.len() - self.filled;
             match self.socket.read(&mut self.input[self.filled..]) {
@@ -169,7 +191,9 @@ impl Client {
             }
         }
     }
+}
 
+impl Client {
     fn take_frames(&mut self, ended: &mut impl FnMut(Ended)) -> io::Result<()> {
         // Taken out, so that what it holds can be looked at while the rest of the connection changes.
         let input = std::mem::take(&mut self.input);
@@ -211,8 +235,9 @@ impl Client {
                     frame(&mut self.output, WINDOW_UPDATE, 0, 0, &self.received.to_be_bytes());
                     self.received = 0;
                 }
+                let outcome = self.speech.said(payload);
                 if let Some(place) = self.place(stream) {
-                    place.outcome = answer(payload);
+                    place.outcome = outcome;
                 }
             }
             // That a call failed is told by headers alone, so these need not be decoded.
@@ -257,16 +282,6 @@ fn wrong(what: &str) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, what)
 }
 
-/// The overall code is the first field of an answer.
-fn answer(payload: &[u8]) -> Outcome {
-    const CODE: u8 = 1 << 3;
-    match payload.get(PREFIX_BYTES..PREFIX_BYTES + 2) {
-        Some([CODE, code]) if i32::from(*code) == OK => Outcome::Admitted,
-        Some([CODE, code]) if i32::from(*code) == OVER_LIMIT => Outcome::Refused,
-        _ => Outcome::Failed,
-    }
-}
-
 fn frame(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
     let [_, length @ ..] = (payload.len() as u32).to_be_bytes();
     out.extend(length);
@@ -292,16 +307,14 @@ const WITH_NAME: u8 = 0x40;
 const NEW_NAME: u8 = 0x40;
 
 /// The first call of a connection spells its headers out, and has the server remember them, as clients do.
-fn first_headers(authority: &str) -> Vec<u8> {
+fn first_headers(authority: &str, path: &str) -> Vec<u8> {
     let mut out = vec![INDEXED | METHOD_POST, INDEXED | SCHEME_HTTP];
     let text = |out: &mut Vec<u8>, text: &str| {
         debug_assert!(text.len() < 127, "its length is one byte");
         out.push(text.len() as u8);
         out.extend(text.as_bytes());
     };
-    for (name, value) in
-        [(AUTHORITY, authority), (PATH, SHOULD_RATE_LIMIT), (CONTENT_TYPE, "application/grpc")]
-    {
+    for (name, value) in [(AUTHORITY, authority), (PATH, path), (CONTENT_TYPE, "application/grpc")] {
         out.push(WITH_NAME | name);
         text(&mut out, value);
     }
@@ -327,7 +340,8 @@ mod tests {
 
     fn connected() -> (Client, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let client = Client::connect(listener.local_addr().expect("an address")).expect("a connection");
+        let client =
+            Client::connect(listener.local_addr().expect("an address"), Speech::Rls).expect("a connection");
         (client, listener.accept().expect("the other end").0)
     }
 

@@ -12,7 +12,8 @@ use rustix::fd::OwnedFd;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use tidegate_clock::Stopwatch;
 
-use crate::client::{Client, Ended, Outcome};
+use crate::client::{Client, Connection, Ended, Outcome};
+use crate::http::Http;
 use crate::plan::{Load, Span};
 use crate::requests::Requests;
 use crate::results::{Counts, Latency};
@@ -47,7 +48,19 @@ pub struct Used {
 
 /// Keeps a load up for a time; counts what ended while it was measured. With `calls_max` it ends after so many, however long that takes.
 pub fn closed(calls: &Calls<'_>, load: Load, span: Span, calls_max: Option<u64>) -> Result<Counts, String> {
-    let mut swarm = Swarm::connect(calls, load)?;
+    match calls.requests.speech().path() {
+        Some(_) => closed_by::<Client>(calls, load, span, calls_max),
+        None => closed_by::<Http>(calls, load, span, calls_max),
+    }
+}
+
+fn closed_by<C: Connection>(
+    calls: &Calls<'_>,
+    load: Load,
+    span: Span,
+    calls_max: Option<u64>,
+) -> Result<Counts, String> {
+    let mut swarm = Swarm::<C>::connect(calls, load)?;
     let (mut tally, mut next, mut meter) = (Tally::default(), calls.first, None);
     let watch = Stopwatch::start();
     loop {
@@ -67,7 +80,7 @@ pub fn closed(calls: &Calls<'_>, load: Load, span: Span, calls_max: Option<u64>)
             return Ok(counts);
         }
         for client in &mut swarm.clients {
-            while client.in_flight < load.streams && client.begin(calls.requests.get(next), 0) {
+            while client.in_flight() < load.streams && client.begin(calls.requests.get(next), 0) {
                 next += 1;
             }
         }
@@ -77,9 +90,21 @@ pub fn closed(calls: &Calls<'_>, load: Load, span: Span, calls_max: Option<u64>)
 
 /// Calls so many times a second for a time; counts the calls that were due while it was measured, however late they end.
 pub fn open(calls: &Calls<'_>, load: Load, rate: u32, span: Span) -> Result<(Counts, Latency), String> {
+    match calls.requests.speech().path() {
+        Some(_) => open_by::<Client>(calls, load, rate, span),
+        None => open_by::<Http>(calls, load, rate, span),
+    }
+}
+
+fn open_by<C: Connection>(
+    calls: &Calls<'_>,
+    load: Load,
+    rate: u32,
+    span: Span,
+) -> Result<(Counts, Latency), String> {
     // A sleep that ends 50 µs late, as is usual, would be most of what is measured.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-    let mut swarm = Swarm::connect(calls, load)?;
+    let mut swarm = Swarm::<C>::connect(calls, load)?;
     let due_ns = |number: u64| (u128::from(number) * 1_000_000_000 / u128::from(rate)) as u64;
     let (warm_ns, end_ns) = (span.warm.as_nanos() as u64, (span.warm + span.measured).as_nanos() as u64);
     let (mut tally, mut took_ns, mut late_ns) = (Tally::default(), Vec::new(), Vec::new());
@@ -182,19 +207,19 @@ pub fn thread_cpu_ns() -> u64 {
 }
 
 /// The connections.
-struct Swarm {
-    clients: Vec<Client>,
+struct Swarm<C> {
+    clients: Vec<C>,
     epoll: OwnedFd,
     events: Vec<epoll::Event>,
 }
 
-impl Swarm {
+impl<C: Connection> Swarm<C> {
     fn connect(calls: &Calls<'_>, load: Load) -> Result<Self, String> {
         let connected = || -> io::Result<Self> {
             let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
             let mut clients = Vec::new();
             for number in 0..load.connections {
-                let client = Client::connect(calls.address)?;
+                let client = C::connect(calls.address, calls.requests.speech())?;
                 epoll::add(&epoll, &client, EventData::new_u64(number as u64), EventFlags::IN)?;
                 clients.push(client);
             }
@@ -204,14 +229,14 @@ impl Swarm {
     }
 
     fn in_flight(&self) -> usize {
-        self.clients.iter().map(|client| client.in_flight).sum()
+        self.clients.iter().map(Connection::in_flight).sum()
     }
 
     /// Moves `turn` on to a connection with room for another call, if there is one.
     fn has_room(&self, streams: usize, turn: &mut usize) -> bool {
         let count = self.clients.len();
         let free =
-            (0..count).map(|step| (*turn + step) % count).find(|at| self.clients[*at].in_flight < streams);
+            (0..count).map(|step| (*turn + step) % count).find(|at| self.clients[*at].in_flight() < streams);
         *turn = free.unwrap_or(0);
         free.is_some()
     }

@@ -4,6 +4,7 @@
 pub mod plan; // who calls, and for how long
 
 pub mod messages; // the messages of the protocol
+pub mod speech; // what is asked, and where the answer is
 pub mod requests; // calls, encoded before anything is measured
 
 pub mod bare; // a server with a fixed answer
@@ -14,7 +15,8 @@ pub mod store; // a real Redis for those who count in one
 pub mod relay; // what a node asks it
 pub mod plain; // the same without a node
 
-pub mod client; // one connection
+pub mod client; // one connection, of gRPC
+pub mod http; // one of HTTP/1.1
 pub mod generator; // many of them, closed loop and open
 
 pub mod figures; // what a page is made from

@@ -18,6 +18,8 @@ pub struct Process {
     pub name: &'static str,
     /// Where it listens for calls.
     pub address: SocketAddr,
+    /// How it was started, as one would type it; its folder is `.`.
+    pub command: String,
     process: Child,
     _folder: Folder,
 }
@@ -60,8 +62,18 @@ impl Folder {
 }
 
 impl Process {
-    /// Starts what `command` says for a folder of its own, on the core of the servers, and waits until it says where it listens.
+    /// Starts what `command` says for a folder of its own, on the core of the servers, and waits until it says where it listens for RLS.
     pub fn start(
+        name: &'static str,
+        cores: Option<Cores>,
+        command: impl FnOnce(&Path) -> Result<Command, String>,
+    ) -> Result<Self, String> {
+        Self::start_for(Entrance::Rls, name, cores, command)
+    }
+
+    /// The same for another entrance.
+    pub fn start_for(
+        entrance: Entrance,
         name: &'static str,
         cores: Option<Cores>,
         command: impl FnOnce(&Path) -> Result<Command, String>,
@@ -69,10 +81,11 @@ impl Process {
         let folder = Folder::new(name)?;
         let mut command = command(folder.path())?;
         command.stdout(Stdio::piped());
+        let spoken = spoken(&command, folder.path());
         let mut process = folder.spawn(cores, command)?;
         let output = process.stdout.take().ok_or("a child without an output")?;
-        match listens_on(BufReader::new(output)) {
-            Some(address) => Ok(Self { name, address, process, _folder: folder }),
+        match listens_on(BufReader::new(output), entrance) {
+            Some(address) => Ok(Self { name, address, command: spoken, process, _folder: folder }),
             None => Err(folder.gave_up(process)),
         }
     }
@@ -88,6 +101,7 @@ impl Process {
         let folder = Folder::new(name)?;
         let mut command = command(folder.path())?;
         command.stdout(Stdio::null());
+        let spoken = spoken(&command, folder.path());
         let process = folder.spawn(cores, command)?;
         let watch = Stopwatch::start();
         while TcpStream::connect_timeout(&address, within).is_err() {
@@ -96,7 +110,7 @@ impl Process {
             }
             std::thread::yield_now(); // It may be waiting for this very core.
         }
-        Ok(Self { name, address, process, _folder: folder })
+        Ok(Self { name, address, command: spoken, process, _folder: folder })
     }
 
     /// What it has used of its processor so far, all its threads together.
@@ -153,11 +167,36 @@ fn node_program(ours: &Path) -> PathBuf {
     folders.find(|program| program.is_file()).unwrap_or_else(|| "tidegate".into())
 }
 
-/// Everybody says it in a line of this form: `RLS 127.0.0.1:8081`.
-fn listens_on(output: impl BufRead) -> Option<SocketAddr> {
+/// A command as one would type it in the folder: without what only this machine has.
+fn spoken(command: &Command, folder: &Path) -> String {
+    let folder = folder.to_string_lossy();
+    let here = |text: &std::ffi::OsStr| text.to_string_lossy().replace(&*folder, ".");
+    let set = |(name, value): (&std::ffi::OsStr, Option<&std::ffi::OsStr>)| {
+        Some(format!("{}={}", name.to_string_lossy(), here(value?)))
+    };
+    let program = Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
+    let words = std::iter::once(program.to_string_lossy().into_owned()).chain(command.get_args().map(here));
+    command.get_envs().filter_map(set).chain(words).collect::<Vec<_>>().join(" ")
+}
+
+/// Which of a node's listeners is called.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Entrance {
+    /// That of Envoy's protocol.
+    Rls,
+    /// That of plain HTTP.
+    Http,
+}
+
+/// Everybody says it in a line of this form: `RLS 127.0.0.1:8081` or `HTTP http://127.0.0.1:8080`.
+fn listens_on(output: impl BufRead, entrance: Entrance) -> Option<SocketAddr> {
+    let (word, scheme) = match entrance {
+        Entrance::Rls => ("RLS", ""),
+        Entrance::Http => ("HTTP", "http://"),
+    };
     output.lines().map_while(Result::ok).find_map(|line| {
         let mut words = line.split_whitespace();
-        if words.next()? == "RLS" { words.next()?.parse().ok() } else { None }
+        if words.next()? == word { words.next()?.strip_prefix(scheme)?.parse().ok() } else { None }
     })
 }
 
@@ -194,8 +233,16 @@ mod tests {
     fn what_a_node_says_of_its_address_is_read() {
         let greeting =
             "Tidegate is running.\n\n  RLS   127.0.0.1:4711  (gRPC)\n  HTTP  http://127.0.0.1:80\n";
-        assert_eq!(listens_on(greeting.as_bytes()), "127.0.0.1:4711".parse().ok());
-        assert_eq!(listens_on("RLS here\nbye\n".as_bytes()), None);
+        assert_eq!(listens_on(greeting.as_bytes(), Entrance::Rls), "127.0.0.1:4711".parse().ok());
+        assert_eq!(listens_on(greeting.as_bytes(), Entrance::Http), "127.0.0.1:80".parse().ok());
+        assert_eq!(listens_on("RLS here\nbye\n".as_bytes(), Entrance::Rls), None);
+    }
+
+    #[test]
+    fn a_command_is_told_without_what_only_this_machine_has() {
+        let mut command = Command::new("/somewhere/bin/server");
+        command.args(["--rules", "/scratch/a1/rules"]).env("ROOT", "/scratch/a1").env("THREADS", "1");
+        assert_eq!(spoken(&command, Path::new("/scratch/a1")), "ROOT=. THREADS=1 server --rules ./rules");
     }
 
     #[test]

@@ -1,8 +1,7 @@
 //! Calls, encoded before anything is measured.
 
-use prost::Message as _;
-
 use crate::messages::{Entry, RateLimitDescriptor, RateLimitRequest};
+use crate::speech::Speech;
 
 /// Before a message of gRPC stand a byte that says whether it is compressed, and four for its length.
 pub const PREFIX_BYTES: usize = 5;
@@ -10,20 +9,52 @@ pub const PREFIX_BYTES: usize = 5;
 /// Encoded requests, in the order in which they are sent.
 #[derive(Default)]
 pub struct Requests {
+    speech: Speech,
     bytes: Vec<u8>,
     /// Where each ends.
     ends: Vec<u32>,
 }
 
 impl Requests {
-    /// Adds a request with one descriptor.
+    /// None yet, but what is spoken is known. (By default it is Envoy's protocol.)
+    pub fn of(speech: Speech) -> Self {
+        Self { speech, ..Self::default() }
+    }
+
+    /// What is spoken.
+    pub fn speech(&self) -> Speech {
+        self.speech
+    }
+
+    /// Adds a request of Envoy's protocol with one descriptor.
     pub fn push(&mut self, domain: &str, entries: &[(&str, &str)]) {
         let entry = |(key, value): &(&str, &str)| Entry { key: (*key).into(), value: (*value).into() };
         let descriptors = vec![RateLimitDescriptor { entries: entries.iter().map(entry).collect() }];
-        let message = RateLimitRequest { domain: domain.into(), descriptors, hits_addend: 0 }.encode_to_vec();
+        self.push_message(&RateLimitRequest { domain: domain.into(), descriptors, hits_addend: 0 });
+    }
+
+    /// Adds a request that is a message of gRPC.
+    pub fn push_message(&mut self, message: &impl prost::Message) {
+        let message = message.encode_to_vec();
         self.bytes.push(0);
         self.bytes.extend((message.len() as u32).to_be_bytes());
-        self.bytes.extend(message);
+        self.push_bytes(&message);
+    }
+
+    /// Adds a request of HTTP/1.1 with a body of JSON.
+    pub fn push_post(&mut self, path: &str, body: &str) {
+        let length = body.len();
+        let head = "Host: localhost\r\nContent-Type: application/json\r\nContent-Length";
+        self.push_bytes(format!("POST {path} HTTP/1.1\r\n{head}: {length}\r\n\r\n{body}").as_bytes());
+    }
+
+    /// Adds a request of HTTP/1.1 without a body.
+    pub fn push_get(&mut self, path: &str) {
+        self.push_bytes(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes());
+    }
+
+    fn push_bytes(&mut self, bytes: &[u8]) {
+        self.bytes.extend(bytes);
         self.ends.push(self.bytes.len() as u32);
     }
 
@@ -65,6 +96,8 @@ fn splitmix(state: &mut u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use prost::Message as _;
+
     use super::*;
 
     #[test]
