@@ -64,8 +64,9 @@ fn what_is_written_by_one_hand_is_told_apart_from_what_others_write() {
         let other = put(&theirs, 1).await;
         ours.nudge();
         assert_eq!(tokio::time::timeout(SOON, all.changed()).await.unwrap(), Some(other));
+        let told = tokio::time::timeout(Duration::ZERO, own.changed()).await;
+        assert!(told.is_err(), "of theirs: {told:?}");
         let mine = put(&ours, 2).await;
-        // The first that is told is ours: of theirs nothing was.
         assert_eq!(tokio::time::timeout(SOON, own.changed()).await.unwrap(), Some(mine));
     });
 }

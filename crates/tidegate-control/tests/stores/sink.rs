@@ -153,6 +153,26 @@ fn nothing_is_missing_whenever_it_is_killed_and_moved_away() {
     });
 }
 
+/// What was written stays written, wherever it was moved to: a new file goes on with the next row.
+#[test]
+fn in_the_place_of_a_file_that_was_moved_away_stands_only_what_is_new() {
+    both(async |bed| {
+        let (place, store) = (Place::new(), bed.open().await);
+        let mut files = Vec::new();
+        for round in 0..3 {
+            for key in 0..70 {
+                let quota = Quota::of(format!("key-{round}-{key}"));
+                store.put_quota(&alice(), quota, None).await.unwrap();
+            }
+            level(place.sink(), &store).await;
+            let aside = place.file.with_extension(format!("{round}.jsonl"));
+            fs::rename(&place.file, &aside).unwrap();
+            files.push(aside);
+        }
+        assert_eq!(check(&files, &rows(&store).await), 0, "some came again");
+    });
+}
+
 fn append(file: &Path, bytes: &[u8]) {
     let mut text = fs::read(file).unwrap_or_default();
     text.extend(bytes);
