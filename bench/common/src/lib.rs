@@ -11,6 +11,7 @@ pub mod bare; // a server with a fixed answer
 pub mod pin; // who runs where
 pub mod process; // a server in a process of its own
 
+pub mod reference; // envoyproxy/ratelimit, as such a server
 pub mod store; // a real Redis for those who count in one
 pub mod relay; // what a node asks it
 pub mod plain; // the same without a node

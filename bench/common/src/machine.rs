@@ -37,7 +37,15 @@ pub fn commit() -> String {
     let commit = said("git", &["rev-parse", "--short=10", "HEAD"]);
     let changed = said(
         "git",
-        &["status", "--porcelain", "--", ":/", ":(top,exclude)bench/*.md", ":(top,exclude)bench/*.json"],
+        &[
+            "status",
+            "--porcelain",
+            "--",
+            ":/",
+            ":(top,exclude)bench/*.md",
+            ":(top,exclude)bench/*.json",
+            ":(top,exclude)bench/results",
+        ],
     );
     match commit.trim() {
         "" => "unknown".into(),

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -155,6 +155,31 @@ pub fn child_command(words: &[&str]) -> Result<Command, String> {
     let mut command = Command::new(ours()?);
     command.args(words);
     Ok(command)
+}
+
+/// Addresses that nobody listens on now, for servers that have to be told one.
+pub fn free_addresses<const COUNT: usize>() -> Result<[SocketAddr; COUNT], String> {
+    let wrong = |error: std::io::Error| format!("no free port: {error}");
+    let mut held = Vec::new(); // Until all are known, so that they differ.
+    let mut addresses = [SocketAddr::from(([127, 0, 0, 1], 0)); COUNT];
+    for address in &mut addresses {
+        let listener = TcpListener::bind(*address).map_err(wrong)?;
+        *address = listener.local_addr().map_err(wrong)?;
+        held.push(listener);
+    }
+    Ok(addresses)
+}
+
+/// One such address.
+pub fn free_address() -> Result<SocketAddr, String> {
+    free_addresses().map(|[address]| address)
+}
+
+/// Another program that was built with this one.
+pub fn sibling(name: &str) -> Result<PathBuf, String> {
+    let ours = ours()?;
+    let mut folders = ours.ancestors().skip(1).map(|folder| folder.join(name));
+    folders.find(|program| program.is_file()).ok_or_else(|| format!("{name} was not built"))
 }
 
 fn ours() -> Result<PathBuf, String> {

@@ -8,15 +8,23 @@ mod arguments; // what can be asked for
 mod plan; // what is measured
 
 mod peers; // who is measured, a file for each
+mod subject; // one of them, started and seen refusing
 
+mod measure; // everybody in turn
+
+mod figures; // ratios within rounds
+mod goals; // what is to be reached
+mod plot; // pictures from raw numbers
+mod report; // Markdown from raw numbers
+mod results; // the raw numbers
+
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use tidegate_bench_common::bare;
-use tidegate_bench_common::pin::Cores;
-use tidegate_bench_common::store::Store;
 
-use arguments::Request;
-use peers::{Install, Site};
+use arguments::{Request, Run};
+use plan::Plan;
 
 /// The bare server allocates by what the node allocates by.
 #[global_allocator]
@@ -37,15 +45,28 @@ fn main() -> ExitCode {
     }
 }
 
-fn run_all(run: arguments::Run) -> Result<(), String> {
-    let plan = plan::Plan::of(run.extent);
-    let cores = Cores::find();
-    let store = Store::start(cores)?;
-    for peer in peers::ALL {
-        let found = peer.find(Install::No)?;
-        let site = Site { program: &found.program, cores, store: &store, keys: plan.keys };
-        let process = peer.start(&site)?;
-        eprintln!("{} {} listens on {}", peer.title(), found.version, process.address);
+/// Measures all that the plan names and prints it, or writes it where it is published.
+fn run_all(run: Run) -> Result<(), String> {
+    let results = measure::all(&Plan::of(run.extent))?;
+    let page = report::markdown(&results);
+    if !run.write {
+        println!("{page}");
+        return Ok(());
+    }
+    let json = results.json().map_err(|error| format!("the numbers are no JSON: {error}"))?;
+    let mut files = vec![("field.json".to_string(), json), ("field.md".into(), page)];
+    files.extend(plot::all(&results));
+    let folder = published();
+    std::fs::create_dir_all(&folder).map_err(|error| format!("no folder {}: {error}", folder.display()))?;
+    for (name, text) in files {
+        let path = folder.join(&name);
+        std::fs::write(&path, text).map_err(|error| format!("{name} cannot be written: {error}"))?;
+        eprintln!("written: bench/results/{name}");
     }
     Ok(())
+}
+
+/// Where the page, its numbers and its pictures are.
+fn published() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join("results")
 }

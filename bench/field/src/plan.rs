@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tidegate_bench_common::plan::Span;
+use tidegate_bench_common::plan::{FEW, Load, MANY, Span};
+use tidegate_bench_common::speech::Speech;
 
 /// How thorough a run is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -47,6 +48,47 @@ impl Extent {
     }
 }
 
+/// How a server is kept busy in a closed loop: a call that has ended is followed by the next at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Press {
+    /// 256 calls in flight: as Envoy calls where connections can have many, and on as many connections elsewhere.
+    Full,
+    /// 64 connections with one call each, as many small clients call.
+    Many,
+}
+
+impl Press {
+    pub(crate) const ALL: [Self; 2] = [Self::Full, Self::Many];
+
+    pub(crate) fn load(self, speech: Speech) -> Load {
+        match (self, speech.path()) {
+            (Self::Many, _) => MANY,
+            (Self::Full, Some(_)) => FEW,
+            (Self::Full, None) => Load { connections: FEW.connections * FEW.streams, streams: 1 },
+        }
+    }
+}
+
+/// How often somebody calls in an open loop, whatever the server does: as a share of what it could do itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Pace {
+    Half,
+    High,
+}
+
+impl Pace {
+    pub(crate) const ALL: [Self; 2] = [Self::Half, Self::High];
+
+    pub(crate) fn percent(self) -> u32 {
+        match self {
+            Self::Half => 50,
+            Self::High => 80,
+        }
+    }
+}
+
 /// A run.
 pub(crate) struct Plan {
     pub(crate) extent: Extent,
@@ -78,6 +120,15 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn everybody_has_as_many_calls_in_flight() {
+        for speech in [Speech::Rls, Speech::Throttle, Speech::HttpStatus, Speech::HttpBody] {
+            let Load { connections, streams } = Press::Full.load(speech);
+            assert_eq!(connections * streams, 256);
+            assert!(speech.path().is_some() || streams == 1);
+        }
+    }
 
     #[test]
     fn a_page_says_how_to_make_it_again() {

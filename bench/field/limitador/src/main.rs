@@ -48,7 +48,9 @@ fn serve(words: &[String]) -> Result<(), String> {
             "memory" => {
                 let counters = value.parse().map_err(|_| format!("`{value}` is no number of counters"))?;
                 let limiter = RateLimiter::new(counters);
-                limits.into_iter().for_each(|limit| drop(limiter.add_limit(limit)));
+                for limit in limits {
+                    limiter.add_limit(limit);
+                }
                 Limiter::Memory(limiter)
             }
             #[cfg(feature = "redis")]
@@ -59,7 +61,9 @@ fn serve(words: &[String]) -> Result<(), String> {
                 let storage = storage.map_err(|error| format!("no connection to {value}: {error}"))?;
                 let storage = AsyncStorage::with_counter_storage(Box::new(storage));
                 let limiter = limitador::AsyncRateLimiter::new_with_storage(storage);
-                limits.into_iter().for_each(|limit| drop(limiter.add_limit(limit)));
+                for limit in limits {
+                    limiter.add_limit(limit);
+                }
                 Limiter::Redis(limiter)
             }
             other => return Err(format!("unknown storage `{other}`")),

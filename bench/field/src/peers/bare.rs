@@ -6,7 +6,7 @@ use tidegate_bench_common::machine;
 use tidegate_bench_common::process::{Process, child_command};
 use tidegate_bench_common::requests::Requests;
 
-use super::{DOMAIN, Family, Found, Install, Peer, Rule, Site};
+use super::{Family, Found, Install, Peer, Rule, Site, push_rls};
 
 pub(crate) struct Bare;
 
@@ -36,7 +36,7 @@ impl Peer for Bare {
     }
 
     fn push(&self, requests: &mut Requests, rule: Rule, caller: &str) {
-        requests.push(DOMAIN, &[(rule.word(), caller)]);
+        push_rls(requests, rule, caller);
     }
 
     fn refuses(&self) -> bool {

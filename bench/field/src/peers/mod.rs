@@ -1,17 +1,43 @@
 //! Who is measured: a file for each, and a row in [`ALL`].
 
+mod cache; // where they are installed
+
 mod bare; // tonic with a fixed answer
-mod ours; // the node
+mod gubernator; // which cannot be had
+mod limitador; // its library, in a server of ours
+mod nginx; // its `limit_req`
+pub(crate) mod ours; // the node
+mod reference; // envoyproxy/ratelimit
+mod throttlecrab; // throttlecrab-server
 
 use std::path::PathBuf;
 
 use tidegate_bench_common::pin::Cores;
 use tidegate_bench_common::process::Process;
 use tidegate_bench_common::requests::Requests;
+use tidegate_bench_common::speech::Speech;
 use tidegate_bench_common::store::Store;
 
 /// Everybody, in the order of the page. Each family begins with ours.
-pub(crate) const ALL: &[&dyn Peer] = &[&ours::Memory, &bare::Bare];
+pub(crate) const ALL: &[&dyn Peer] = &[
+    &ours::Memory,
+    &bare::Bare,
+    &throttlecrab::Grpc,
+    &limitador::Memory,
+    &gubernator::Gubernator,
+    &ours::Redis,
+    &ours::Leased,
+    &reference::Reference,
+    &limitador::Redis,
+    &ours::Http,
+    &throttlecrab::Http,
+    &nginx::Nginx,
+];
+
+/// By its word.
+pub(crate) fn named(word: &str) -> Option<&'static dyn Peer> {
+    ALL.iter().copied().find(|peer| peer.word() == word)
+}
 
 /// Somebody who decides, or seems to.
 pub(crate) trait Peer: Sync {
@@ -26,6 +52,11 @@ pub(crate) trait Peer: Sync {
 
     /// Whom it is compared with.
     fn family(&self) -> Family;
+
+    /// What is spoken with it.
+    fn speech(&self) -> Speech {
+        Speech::Rls
+    }
 
     /// Finds its program, or installs it if it may; says why it is missing otherwise.
     fn find(&self, install: Install) -> Result<Found, String>;
@@ -51,6 +82,27 @@ pub(crate) enum Family {
     Redis,
     /// HTTP/1.1, counters in memory.
     Http,
+}
+
+impl Family {
+    pub(crate) const ALL: [Self; 3] = [Self::Memory, Self::Redis, Self::Http];
+
+    /// The word of ours in it.
+    pub(crate) fn ours(self) -> &'static str {
+        match self {
+            Self::Memory => "tidegate",
+            Self::Redis => "tidegate_redis",
+            Self::Http => "tidegate_http",
+        }
+    }
+
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Memory => "gRPC, counters in memory",
+            Self::Redis => "gRPC, counters in Redis",
+            Self::Http => "HTTP/1.1, counters in memory",
+        }
+    }
 }
 
 /// May somebody who is missing be installed?
@@ -107,7 +159,7 @@ impl Rule {
         }
     }
 
-    /// The key of the entry whose value is the caller, or what stands for it elsewhere.
+    /// The domain of its rule, or what stands for it elsewhere.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Tight => "tight",
@@ -116,5 +168,22 @@ impl Rule {
     }
 }
 
-/// The domain of the rules, for those who have such a thing.
-pub(crate) const DOMAIN: &str = "field";
+/// The request of those who speak Envoy's protocol: a domain for each limit, and who calls.
+fn push_rls(requests: &mut Requests, rule: Rule, caller: &str) {
+    requests.push(rule.word(), &[("user", caller)]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_family_begins_with_ours_and_words_differ() {
+        for family in Family::ALL {
+            let first = ALL.iter().find(|peer| peer.family() == family).expect("a peer");
+            assert_eq!(first.word(), family.ours());
+        }
+        let words: std::collections::BTreeSet<_> = ALL.iter().map(|peer| peer.word()).collect();
+        assert_eq!(words.len(), ALL.len());
+    }
+}

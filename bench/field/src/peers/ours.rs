@@ -1,15 +1,28 @@
-//! The node: the program that users run, built for release, with one thread that decides.
+//! The node: the program that users run, built for release, with one thread that decides and otherwise its default settings.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use tidegate_bench_common::machine;
-use tidegate_bench_common::process::{Process, node_command};
+use tidegate_bench_common::process::{Entrance, Process, node_command};
 use tidegate_bench_common::requests::Requests;
+use tidegate_bench_common::speech::Speech;
 
-use super::{DOMAIN, Family, Found, Install, Peer, Rule, Site};
+use super::{Family, Found, Install, Peer, Rule, Site, push_rls};
+
+const ALGORITHM: &str = "sliding window (the default)";
 
 /// Counters in its memory, called over gRPC.
 pub(crate) struct Memory;
+
+/// The same, called over HTTP.
+pub(crate) struct Http;
+
+/// Counters in Redis, each decision made there.
+pub(crate) struct Redis;
+
+/// Counters in Redis, units taken from there in advance.
+pub(crate) struct Leased;
 
 impl Peer for Memory {
     fn word(&self) -> &'static str {
@@ -21,7 +34,7 @@ impl Peer for Memory {
     }
 
     fn algorithm(&self) -> &'static str {
-        "sliding window (the default)"
+        ALGORITHM
     }
 
     fn family(&self) -> Family {
@@ -33,12 +46,124 @@ impl Peer for Memory {
     }
 
     fn start(&self, site: &Site<'_>) -> Result<Process, String> {
-        Process::start(self.word(), site.cores, |folder| node_command(folder, &rules(folder)?))
+        Process::start(self.word(), site.cores, command)
     }
 
     fn push(&self, requests: &mut Requests, rule: Rule, caller: &str) {
-        requests.push(DOMAIN, &[(rule.word(), caller)]);
+        push_rls(requests, rule, caller);
     }
+}
+
+impl Peer for Http {
+    fn word(&self) -> &'static str {
+        "tidegate_http"
+    }
+
+    fn title(&self) -> &'static str {
+        "Tidegate, HTTP check"
+    }
+
+    fn algorithm(&self) -> &'static str {
+        ALGORITHM
+    }
+
+    fn family(&self) -> Family {
+        Family::Http
+    }
+
+    fn speech(&self) -> Speech {
+        Speech::HttpStatus
+    }
+
+    fn find(&self, _: Install) -> Result<Found, String> {
+        Ok(found())
+    }
+
+    fn start(&self, site: &Site<'_>) -> Result<Process, String> {
+        Process::start_for(Entrance::Http, self.word(), site.cores, command)
+    }
+
+    fn push(&self, requests: &mut Requests, rule: Rule, caller: &str) {
+        let entry = format!(r#"{{"key":"user","value":"{caller}"}}"#);
+        let descriptors = format!(r#"[{{"entries":[{entry}]}}]"#);
+        let body = format!(r#"{{"domain":"{}","descriptors":{descriptors}}}"#, rule.word());
+        requests.push_post("/v1/check?enforce", &body);
+    }
+}
+
+impl Peer for Redis {
+    fn word(&self) -> &'static str {
+        "tidegate_redis"
+    }
+
+    fn title(&self) -> &'static str {
+        "Tidegate, Redis, exact"
+    }
+
+    fn algorithm(&self) -> &'static str {
+        ALGORITHM
+    }
+
+    fn family(&self) -> Family {
+        Family::Redis
+    }
+
+    fn find(&self, _: Install) -> Result<Found, String> {
+        Ok(found())
+    }
+
+    fn start(&self, site: &Site<'_>) -> Result<Process, String> {
+        start_on(self.word(), site, &site.store.server().url())
+    }
+
+    fn push(&self, requests: &mut Requests, rule: Rule, caller: &str) {
+        push_rls(requests, rule, caller);
+    }
+}
+
+impl Peer for Leased {
+    fn word(&self) -> &'static str {
+        "tidegate_leased"
+    }
+
+    fn title(&self) -> &'static str {
+        "Tidegate, Redis, leases"
+    }
+
+    fn algorithm(&self) -> &'static str {
+        ALGORITHM
+    }
+
+    fn family(&self) -> Family {
+        Family::Redis
+    }
+
+    fn find(&self, _: Install) -> Result<Found, String> {
+        Err("leases are not built yet: `consistency: leased` is understood, and works as `exact`".into())
+    }
+
+    fn start(&self, site: &Site<'_>) -> Result<Process, String> {
+        start_on(self.word(), site, &site.store.server().url())
+    }
+
+    fn push(&self, requests: &mut Requests, rule: Rule, caller: &str) {
+        push_rls(requests, rule, caller);
+    }
+}
+
+/// A node on the Redis at a URL. It may wait long for it: on a busy machine pauses of many milliseconds are usual, and a run with a single
+/// call that fails is no run.
+pub(crate) fn start_on(name: &'static str, site: &Site<'_>, url: &str) -> Result<Process, String> {
+    Process::start(name, site.cores, |folder| {
+        let mut command = command(folder)?;
+        command.args(["--store-url", url, "--store-timeout", "5s", "--store-connect-timeout", "5s"]);
+        command.args(["--node-deadline", "6s", "--defaults-on-store-failure", "error"]);
+        Ok(command)
+    })
+}
+
+fn command(folder: &Path) -> Result<Command, String> {
+    node_command(folder, &rules(folder)?)
 }
 
 /// It is built before; where it is, whoever starts it knows.
@@ -49,13 +174,13 @@ fn found() -> Found {
 /// Writes the rules, and tells where.
 fn rules(folder: &Path) -> Result<PathBuf, String> {
     let rules = folder.join("rules");
-    let mut text = format!("domain: {DOMAIN}\ndescriptors:\n");
+    let wrong = |error: std::io::Error| format!("rules cannot be written to {}: {error}", rules.display());
+    std::fs::create_dir_all(&rules).map_err(wrong)?;
     for rule in Rule::ALL {
-        let limit = format!("{}/{}s", rule.amount(), rule.seconds());
-        text += &format!("  - {{ key: {}, rate_limit: {{ limit: {limit} }} }}\n", rule.word());
+        let (word, limit) = (rule.word(), format!("{}/{}s", rule.amount(), rule.seconds()));
+        let text =
+            format!("domain: {word}\ndescriptors:\n  - {{ key: user, rate_limit: {{ limit: {limit} }} }}\n");
+        std::fs::write(rules.join(format!("{word}.yaml")), text).map_err(wrong)?;
     }
-    let written =
-        std::fs::create_dir_all(&rules).and_then(|()| std::fs::write(rules.join("field.yaml"), text));
-    written.map_err(|error| format!("rules cannot be written to {}: {error}", rules.display()))?;
     Ok(rules)
 }
