@@ -24,6 +24,7 @@
 //! that would only fail where the test itself is wrong, such as [`Server::command`], panic.
 
 mod find; // where the programs are
+mod go; // programs that Go builds
 mod reference; // envoyproxy/ratelimit, which is built first
 mod wait; // until something has happened
 mod client; // asking a server something
@@ -44,6 +45,7 @@ pub use clock::{ServerClock, clock_shim};
 pub use cluster::Cluster;
 pub use disk::Disk;
 pub use find::{Kind, find, find_envoy, find_schemathesis};
+pub use go::GoProgram;
 pub use postgres::{POSTGRES_VARIABLE, Postgres, PostgresOptions, find_postgres};
 pub use proxy::{ConnectionCounts, Counts, Proxy, Way};
 pub use reference::{REFERENCE_VARIABLE, REFERENCE_VERSION, find_reference_server, reference_server};

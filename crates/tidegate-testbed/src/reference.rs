@@ -1,8 +1,9 @@
 //! The server that ours takes the place of: envoyproxy/ratelimit, built by Go.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
 use std::sync::OnceLock;
+
+use crate::go::GoProgram;
 
 /// Which one. There are no releases; this is the newest commit that Go's registry has.
 pub const REFERENCE_VERSION: &str = "v1.4.1-0.20260122083618-3fb702589d36";
@@ -53,26 +54,5 @@ fn install() -> Result<PathBuf, String> {
         )
     };
     let folder = folder().ok_or_else(|| missing("there is no cache folder, since HOME is not set".into()))?;
-    build(&folder).map_err(missing)
-}
-
-/// Builds it beside its place and moves it there whole: tests of several processes may do this at the same time.
-fn build(folder: &Path) -> Result<PathBuf, String> {
-    let of = |what: &str, error: std::io::Error| format!("{what}: {error}");
-    std::fs::create_dir_all(folder).map_err(|error| of("no cache folder", error))?;
-    let beside = tempfile::tempdir_in(folder).map_err(|error| of("no cache folder", error))?;
-    eprintln!("building the reference server, once: go install {PACKAGE}@{REFERENCE_VERSION}");
-    let mut command = Command::new("go");
-    command.arg("install").arg(format!("{PACKAGE}@{REFERENCE_VERSION}")).current_dir(beside.path());
-    command.env("GOBIN", beside.path()).stdin(Stdio::null());
-    let output = command.output().map_err(|error| of("`go` does not start", error))?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        let said = said.trim().lines().last().unwrap_or_default().to_string();
-        return Err(format!("`go install` ended with {}: {said}", output.status));
-    }
-    let program = folder.join(PROGRAM);
-    std::fs::rename(beside.path().join(PROGRAM), &program)
-        .map_err(|error| of("it cannot be moved", error))?;
-    Ok(program)
+    GoProgram { package: PACKAGE, version: REFERENCE_VERSION }.build(&folder).map_err(missing)
 }
