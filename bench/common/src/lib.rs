@@ -5,6 +5,7 @@ pub mod plan; // who calls, and for how long
 
 pub mod messages; // the messages of the protocol
 pub mod speech; // what is asked, and where the answer is
+pub mod mix; // who asks for what
 pub mod requests; // calls, encoded before anything is measured
 
 pub mod bare; // a server with a fixed answer

@@ -1,6 +1,7 @@
 //! Calls, encoded before anything is measured.
 
 use crate::messages::{Entry, RateLimitDescriptor, RateLimitRequest};
+use crate::mix::Random;
 use crate::speech::Speech;
 
 /// Before a message of gRPC stand a byte that says whether it is compressed, and four for its length.
@@ -26,11 +27,18 @@ impl Requests {
         self.speech
     }
 
-    /// Adds a request of Envoy's protocol with one descriptor.
+    /// Adds a request of Envoy's protocol with one descriptor, of one unit.
     pub fn push(&mut self, domain: &str, entries: &[(&str, &str)]) {
+        self.push_all(domain, &[entries], 0);
+    }
+
+    /// Adds one with several descriptors, of so many units; 0 means 1, and is not sent.
+    pub fn push_all(&mut self, domain: &str, descriptors: &[&[(&str, &str)]], cost: u32) {
         let entry = |(key, value): &(&str, &str)| Entry { key: (*key).into(), value: (*value).into() };
-        let descriptors = vec![RateLimitDescriptor { entries: entries.iter().map(entry).collect() }];
-        self.push_message(&RateLimitRequest { domain: domain.into(), descriptors, hits_addend: 0 });
+        let descriptor =
+            |entries: &&[(&str, &str)]| RateLimitDescriptor { entries: entries.iter().map(entry).collect() };
+        let descriptors = descriptors.iter().map(descriptor).collect();
+        self.push_message(&RateLimitRequest { domain: domain.into(), descriptors, hits_addend: cost });
     }
 
     /// Adds a request that is a message of gRPC.
@@ -79,19 +87,11 @@ impl Requests {
 /// So many numbers in the order of a shuffled pack, the same in every run: no cache can guess which comes next.
 pub fn shuffled(count: u32) -> Vec<u32> {
     let mut numbers: Vec<u32> = (0..count).collect();
-    let mut lot = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut lot = Random(0x9e37_79b9_7f4a_7c15);
     for at in (1..numbers.len()).rev() {
-        numbers.swap(at, (splitmix(&mut lot) % (at as u64 + 1)) as usize);
+        numbers.swap(at, (lot.next() % (at as u64 + 1)) as usize);
     }
     numbers
-}
-
-fn splitmix(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut word = *state;
-    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ (word >> 31)
 }
 
 #[cfg(test)]
@@ -110,6 +110,18 @@ mod tests {
         let message = RateLimitRequest::decode(&bytes[PREFIX_BYTES..]).expect("a request");
         assert_eq!(bytes[1..PREFIX_BYTES], (message.encoded_len() as u32).to_be_bytes());
         assert_eq!(message.descriptors[0].entries[1].value, "c");
+    }
+
+    #[test]
+    fn a_request_may_have_several_descriptors_and_a_cost() {
+        let mut requests = Requests::default();
+        requests.push_all("shop", &[&[("user", "a")], &[("user", "b"), ("route", "c")]], 7);
+        let message = RateLimitRequest::decode(&requests.get(0)[PREFIX_BYTES..]).expect("a request");
+        let values = |at: usize| {
+            let entries = &message.descriptors[at].entries;
+            entries.iter().map(|entry| &*entry.value).collect::<Vec<_>>()
+        };
+        assert_eq!((message.hits_addend, values(0), values(1)), (7, vec!["a"], vec!["b", "c"]));
     }
 
     #[test]
