@@ -46,6 +46,8 @@ pub enum Outcome {
     Admitted,
     /// `OVER_LIMIT`.
     Refused,
+    /// Either, but nothing was counted, since the store did not answer.
+    Degraded,
     /// No answer, or none that is one.
     Failed,
 }

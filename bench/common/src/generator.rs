@@ -12,16 +12,17 @@ use rustix::fd::OwnedFd;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use tidegate_clock::Stopwatch;
 
-use crate::client::{Client, Connection, Ended, Outcome};
+use crate::client::{Client, Connection, Ended};
 use crate::http::Http;
 use crate::plan::{Load, Span};
 use crate::requests::Requests;
 use crate::results::{Counts, Latency};
+use crate::tally::Tally;
 
 /// How long calls that are in flight at the end may take.
-const DRAIN_MAX: Duration = Duration::from_secs(5);
+pub(crate) const DRAIN_MAX: Duration = Duration::from_secs(5);
 /// The longest that is waited for anything to happen; time is looked at after that.
-const WAIT_MAX: Duration = Duration::from_millis(10);
+pub(crate) const WAIT_MAX: Duration = Duration::from_millis(10);
 
 /// Where the calls go, and which they are.
 pub struct Calls<'a> {
@@ -61,13 +62,14 @@ fn closed_by<C: Connection>(
     calls_max: Option<u64>,
 ) -> Result<Counts, String> {
     let mut swarm = Swarm::<C>::connect(calls, load)?;
-    let (mut tally, mut next, mut meter) = (Tally::default(), calls.first, None);
+    let (mut tally, mut before, mut next, mut meter) =
+        (Tally::default(), Tally::default(), calls.first, None);
     let watch = Stopwatch::start();
     loop {
         let now = watch.elapsed();
         if meter.is_none() && now >= span.warm {
             meter = Some(Meter::start(calls)?);
-            tally = Tally::default();
+            before = std::mem::take(&mut tally);
         }
         let is_over = match calls_max {
             Some(calls_max) => tally.calls() >= calls_max,
@@ -76,8 +78,8 @@ fn closed_by<C: Connection>(
         };
         if let Some(meter) = meter.as_ref().filter(|_| is_over) {
             let counts = meter.counts(calls, &tally)?;
-            swarm.drain()?;
-            return Ok(counts);
+            let after = swarm.drain()?;
+            return Ok(Counts { all: before.plus(&tally).plus(&after), ..counts });
         }
         for client in &mut swarm.clients {
             while client.in_flight() < load.streams && client.begin(calls.requests.get(next), 0) {
@@ -107,7 +109,8 @@ fn open_by<C: Connection>(
     let mut swarm = Swarm::<C>::connect(calls, load)?;
     let due_ns = |number: u64| (u128::from(number) * 1_000_000_000 / u128::from(rate)) as u64;
     let (warm_ns, end_ns) = (span.warm.as_nanos() as u64, (span.warm + span.measured).as_nanos() as u64);
-    let (mut tally, mut took_ns, mut late_ns) = (Tally::default(), Vec::new(), Vec::new());
+    let (mut tally, mut all) = (Tally::default(), Tally::default());
+    let (mut took_ns, mut late_ns) = (Vec::new(), Vec::new());
     let (mut number, mut turn, mut meter) = (0, 0, None);
     let watch = Stopwatch::start();
     loop {
@@ -135,6 +138,7 @@ fn open_by<C: Connection>(
         let until_next =
             if all_begun { WAIT_MAX } else { Duration::from_nanos(due_ns(number).saturating_sub(now_ns)) };
         swarm.turn(until_next.min(WAIT_MAX), |ended| {
+            all.add(ended.outcome);
             if ended.mark >= warm_ns {
                 tally.add(ended.outcome);
                 took_ns.push((watch.elapsed().as_nanos() as u64).saturating_sub(ended.mark));
@@ -142,29 +146,8 @@ fn open_by<C: Connection>(
         })?;
     }
     let meter = meter.ok_or("nothing was measured")?;
-    Ok((meter.counts(calls, &tally)?, Latency::of(&mut took_ns, &mut late_ns)))
-}
-
-/// What became of calls.
-#[derive(Default)]
-struct Tally {
-    admitted: u64,
-    refused: u64,
-    failed: u64,
-}
-
-impl Tally {
-    fn add(&mut self, outcome: Outcome) {
-        match outcome {
-            Outcome::Admitted => self.admitted += 1,
-            Outcome::Refused => self.refused += 1,
-            Outcome::Failed => self.failed += 1,
-        }
-    }
-
-    fn calls(&self) -> u64 {
-        self.admitted + self.refused + self.failed
-    }
+    let counts = Counts { all, ..meter.counts(calls, &tally)? };
+    Ok((counts, Latency::of(&mut took_ns, &mut late_ns)))
 }
 
 /// The clocks, when measuring began.
@@ -184,9 +167,8 @@ impl Meter {
         let wall_ns = self.wall.elapsed().as_nanos() as u64;
         let generator_cpu_ns = thread_cpu_ns() - self.generator_cpu_ns;
         let used = (calls.used)()?;
-        if tally.failed > 0 || tally.calls() == 0 {
-            let (failed, all) = (tally.failed, tally.calls());
-            return Err(format!("{failed} of {all} calls failed: nothing to compare"));
+        if tally.failed + tally.degraded > 0 || tally.calls() == 0 {
+            return Err(format!("{tally}: nothing to compare"));
         }
         Ok(Counts {
             calls: tally.calls(),
@@ -196,6 +178,7 @@ impl Meter {
             generator_cpu_ns,
             store_cpu_ns: used.store_cpu_ns.saturating_sub(self.used.store_cpu_ns),
             store_calls: used.store_calls.saturating_sub(self.used.store_calls),
+            all: Tally::default(),
         })
     }
 }
@@ -207,14 +190,14 @@ pub fn thread_cpu_ns() -> u64 {
 }
 
 /// The connections.
-struct Swarm<C> {
-    clients: Vec<C>,
+pub(crate) struct Swarm<C> {
+    pub(crate) clients: Vec<C>,
     epoll: OwnedFd,
     events: Vec<epoll::Event>,
 }
 
 impl<C: Connection> Swarm<C> {
-    fn connect(calls: &Calls<'_>, load: Load) -> Result<Self, String> {
+    pub(crate) fn connect(calls: &Calls<'_>, load: Load) -> Result<Self, String> {
         let connected = || -> io::Result<Self> {
             let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
             let mut clients = Vec::new();
@@ -228,7 +211,7 @@ impl<C: Connection> Swarm<C> {
         connected().map_err(|error| format!("no connection to {}: {error}", calls.address))
     }
 
-    fn in_flight(&self) -> usize {
+    pub(crate) fn in_flight(&self) -> usize {
         self.clients.iter().map(Connection::in_flight).sum()
     }
 
@@ -242,7 +225,7 @@ impl<C: Connection> Swarm<C> {
     }
 
     /// Sends what was begun, waits until something happens, and reads what came.
-    fn turn(&mut self, wait: Duration, mut ended: impl FnMut(Ended)) -> Result<(), String> {
+    pub(crate) fn turn(&mut self, wait: Duration, mut ended: impl FnMut(Ended)) -> Result<(), String> {
         let mut turn = || -> io::Result<()> {
             let mut wait = wait;
             for client in &mut self.clients {
@@ -265,16 +248,17 @@ impl<C: Connection> Swarm<C> {
         turn().map_err(|error| format!("a connection broke: {error}"))
     }
 
-    /// Waits for what is in flight, so that nobody's connection is cut in the middle of a call.
-    fn drain(&mut self) -> Result<(), String> {
+    /// Waits for what is in flight, so that nobody's connection is cut in the middle of a call. Tells what became of it.
+    fn drain(&mut self) -> Result<Tally, String> {
+        let mut tally = Tally::default();
         let watch = Stopwatch::start();
         while self.in_flight() > 0 {
             if watch.elapsed() > DRAIN_MAX {
                 return Err(format!("{} calls have not ended in {DRAIN_MAX:?}", self.in_flight()));
             }
-            self.turn(WAIT_MAX, |_| ())?;
+            self.turn(WAIT_MAX, |ended| tally.add(ended.outcome))?;
         }
-        Ok(())
+        Ok(tally)
     }
 }
 
@@ -282,6 +266,7 @@ impl<C: Connection> Swarm<C> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::Outcome;
 
     #[test]
     fn a_tally_with_a_failure_is_nothing_to_compare() {

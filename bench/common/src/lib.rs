@@ -20,6 +20,10 @@ pub mod plain; // the same without a node
 pub mod client; // one connection, of gRPC
 pub mod http; // one of HTTP/1.1
 pub mod generator; // many of them, closed loop and open
+pub mod tally; // what became of calls
+pub mod accounting; // … held against what the node says
+pub mod witness; // a loop that remembers every call
+pub mod windows; // how many were admitted in the worst window
 
 pub mod figures; // what a page is made from
 pub mod machine; // what it was measured on

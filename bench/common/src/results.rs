@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::tally::Tally;
+
 /// What was counted while a load was measured.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Default, Debug)]
 pub struct Counts {
@@ -21,6 +23,9 @@ pub struct Counts {
     /// and how many scripts it was asked to run.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub store_calls: u64,
+    /// What became of every call that was made, also before it was measured and after.
+    #[serde(skip)]
+    pub all: Tally,
 }
 
 fn is_zero(number: &u64) -> bool {

@@ -33,6 +33,9 @@ impl Speech {
 
     /// What a message of gRPC says, with its prefix.
     pub fn said(self, message: &[u8]) -> Outcome {
+        if self == Self::Rls && holds(message, DEGRADED) {
+            return Outcome::Degraded; // Told where the node is asked to tell (`rls.metadata`).
+        }
         // Both have what matters in their first field, a number below 128.
         const FIRST: u8 = 1 << 3;
         let first = match message.get(PREFIX_BYTES..) {
@@ -50,8 +53,9 @@ impl Speech {
 
     /// What an answer of HTTP says.
     pub fn answered(self, status: u16, body: &[u8]) -> Outcome {
-        let has = |text: &[u8]| body.windows(text.len()).any(|part| part == text);
+        let has = |text: &[u8]| holds(body, text);
         match (self, status) {
+            (Self::HttpBody, _) if has(br#""mode":"degraded""#) => Outcome::Degraded,
             (Self::HttpStatus, 200) => Outcome::Admitted,
             (Self::HttpStatus, 429) => Outcome::Refused,
             (Self::HttpBody, 200) if has(br#""allowed":true"#) => Outcome::Admitted,
@@ -59,6 +63,13 @@ impl Speech {
             _ => Outcome::Failed,
         }
     }
+}
+
+/// The node's word for an answer that was not counted, since the store did not answer.
+const DEGRADED: &[u8] = b"degraded";
+
+fn holds(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|some| some == part)
 }
 
 #[cfg(test)]
@@ -72,6 +83,7 @@ mod tests {
             (Speech::Rls, &[0, 0, 0, 0, 2, 8, 2], Outcome::Refused),
             (Speech::Rls, &[0, 0, 0, 0, 2, 8, 0], Outcome::Failed),
             (Speech::Rls, &[0, 0, 0, 0, 0], Outcome::Failed),
+            (Speech::Rls, b"\0\0\0\0\x0c\x08\x01\x1a\x08degraded", Outcome::Degraded),
             (Speech::Throttle, &[0, 0, 0, 0, 4, 8, 1, 16, 5], Outcome::Admitted),
             (Speech::Throttle, &[0, 0, 0, 0, 2, 16, 5], Outcome::Refused),
             (Speech::Throttle, &[0, 0, 0, 0, 0], Outcome::Failed),
@@ -84,6 +96,7 @@ mod tests {
             (Speech::HttpStatus, 503, "", Outcome::Failed),
             (Speech::HttpBody, 200, r#"{"allowed":true,"limit":5}"#, Outcome::Admitted),
             (Speech::HttpBody, 200, r#"{"allowed":false}"#, Outcome::Refused),
+            (Speech::HttpBody, 200, r#"{"allowed":true,"mode":"degraded"}"#, Outcome::Degraded),
             (Speech::HttpBody, 500, r#"{"allowed":true}"#, Outcome::Failed),
             (Speech::HttpBody, 200, "{}", Outcome::Failed),
         ] {
