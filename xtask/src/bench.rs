@@ -36,6 +36,12 @@ pub(crate) fn details() -> String {
          {FULL}   ten million keys, longer turns\n  \
          {SMOKE}  with those who are there already: does it run at all?\n  \
          {WRITE}  write bench/results/field.md, field.json and plots, to be committed, instead of printing\n\n\
+         strangers: calls a node by generators that we did not write (ghz and h2load over gRPC, wrk over HTTP) in turns with ours, holds what\n\
+         each says against what the node counted, accounts for every call of mixed loads, and sends h2spec to every port. Three minutes;\n\
+         ghz and h2spec are built by Go into the user's cache folder, once.\n  \
+         {QUICK}  short turns, a minute\n  \
+         {SMOKE}  with those who are there already: does it run at all?\n  \
+         {WRITE}  write bench/results/strangers.md and strangers.json, to be committed, instead of printing\n\n\
          steps: prints a Markdown table of the steps and lookups in bench/benches beside {BASELINE}.\n  \
          {SAVE}   write the counts to that file, to be committed\n\
          It needs valgrind, which is installed where that needs no password, and gungraun-runner, which is built once\n\
@@ -78,6 +84,12 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
             timed(&mut field_build()?)?;
             timed(&mut field_command(&flags)?)
         }
+        Bench::Strangers { flags } => {
+            shell::need_generators();
+            timed(&mut node_command())?;
+            timed(&mut field_build()?)?;
+            timed(&mut field_command(&[&["strangers"], &flags[..]].concat())?)
+        }
         Bench::Steps { save } => steps(&Tools::find()?, save),
         Bench::Core { flags } => timed(&mut core_command(&flags)),
         Bench::Rls { flags } => {
@@ -102,6 +114,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
 #[derive(PartialEq, Debug)]
 enum Bench {
     Field { flags: Vec<&'static str> },
+    Strangers { flags: Vec<&'static str> },
     Steps { save: bool },
     Core { flags: Vec<&'static str> },
     Rls { flags: Vec<&'static str> },
@@ -115,6 +128,7 @@ const FIELD: &str = "field";
 /// The benches by name, each with its flags.
 const BENCHES: &[(&str, &[&str])] = &[
     (FIELD, &[QUICK, FULL, SMOKE, WRITE]),
+    ("strangers", &[QUICK, SMOKE, WRITE]),
     ("steps", &[SAVE]),
     ("core", &[QUICK, SMOKE, WRITE]),
     ("rls", &[QUICK, SMOKE, WRITE]),
@@ -145,6 +159,7 @@ fn parse(arguments: &[String]) -> Result<Bench, Failure> {
     }
     Ok(match *name {
         FIELD => Bench::Field { flags },
+        "strangers" => Bench::Strangers { flags },
         "steps" => Bench::Steps { save: !flags.is_empty() },
         "core" => Bench::Core { flags },
         "rls" => Bench::Rls { flags },
@@ -169,6 +184,13 @@ pub(crate) fn field_smoke() -> Outcome {
     shell::run(&mut node_command())?;
     shell::run(&mut field_build()?)?;
     shell::run_quietly(&mut field_command(&[SMOKE])?)
+}
+
+/// Generators that we did not write, those that are there.
+pub(crate) fn strangers_smoke() -> Outcome {
+    shell::run(&mut node_command())?;
+    shell::run(&mut field_build()?)?;
+    shell::run_quietly(&mut field_command(&["strangers", SMOKE])?)
 }
 
 /// The bench of the table at a size that says nothing about speed, but that everything in it works.
@@ -431,6 +453,7 @@ mod tests {
         for (line, bench) in [
             ("", Bench::Field { flags: vec![] }),
             ("--full --write", Bench::Field { flags: vec![FULL, WRITE] }),
+            ("strangers --write", Bench::Strangers { flags: vec![WRITE] }),
             ("steps", Bench::Steps { save: false }),
             ("--save steps", Bench::Steps { save: true }),
             ("core", Bench::Core { flags: vec![] }),

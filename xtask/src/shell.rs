@@ -203,6 +203,20 @@ pub(crate) fn need_musl() -> Outcome {
     })
 }
 
+/// Has the generators of others installed that are packages. Who cannot be had is missing on the page, and nothing fails.
+pub(crate) fn need_generators() {
+    for (name, package) in [("wrk", "wrk"), ("h2load", "nghttp2-client")] {
+        // One of them ends badly also when it is asked for its version.
+        let is_there =
+            || program(name, &["--version"]).stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
+        if !is_there() && !install_package(name, package) {
+            println!(
+                "{name} is missing and could not be installed\nDebian, Ubuntu: sudo apt-get install {package}"
+            );
+        }
+    }
+}
+
 /// Makes sure that Redis is there.
 pub(crate) fn need_redis() -> Outcome {
     if std::env::var_os("TIDEGATE_REDIS_SERVER").is_some() {

@@ -2,12 +2,15 @@
 
 use crate::plan::Extent;
 
-pub(crate) const USAGE: &str = "usage: tidegate-bench-field [--quick | --full | --smoke] [--write]";
+pub(crate) const USAGE: &str =
+    "usage: tidegate-bench-field [strangers] [--quick | --full | --smoke] [--write]";
 
 /// What was asked for.
 #[derive(PartialEq, Debug)]
 pub(crate) enum Request {
     Run(Run),
+    /// Generators that we did not write.
+    Strangers(Run),
     /// What a run starts as the server with a fixed answer.
     Bare,
 }
@@ -21,6 +24,10 @@ pub(crate) struct Run {
 }
 
 pub(crate) fn parse(words: &[String]) -> Result<Request, String> {
+    let (request, words): (fn(Run) -> Request, _) = match words.split_first() {
+        Some((first, rest)) if first == "strangers" => (Request::Strangers, rest),
+        _ => (Request::Run, words),
+    };
     let mut run = Run { extent: Extent::Usual, write: false };
     for word in words {
         let extent = Extent::ALL.into_iter().find(|extent| extent.flag() == Some(word));
@@ -34,7 +41,7 @@ pub(crate) fn parse(words: &[String]) -> Result<Request, String> {
             (None, other) => return Err(format!("unknown argument `{other}`\n\n{USAGE}")),
         }
     }
-    Ok(Request::Run(run))
+    Ok(request(run))
 }
 
 #[cfg(test)]
@@ -56,6 +63,8 @@ mod tests {
             assert_eq!(parsed(line), Ok(Request::Run(Run { extent, write })), "{line}");
         }
         assert_eq!(parsed("bare"), Ok(Request::Bare));
+        let run = Run { extent: Extent::Quick, write: true };
+        assert_eq!(parsed("strangers --quick --write"), Ok(Request::Strangers(run)));
     }
 
     #[test]

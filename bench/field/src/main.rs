@@ -18,6 +18,10 @@ mod plot; // pictures from raw numbers
 mod report; // Markdown from raw numbers
 mod results; // the raw numbers
 
+mod strangers; // generators that we did not write
+
+mod pages; // where it is published
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -34,6 +38,7 @@ fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let outcome = arguments::parse(&words).and_then(|request| match request {
         Request::Run(run) => run_all(run),
+        Request::Strangers(run) => strangers::run(run),
         Request::Bare => bare::serve(bare::Kind::CurrentThread),
     });
     match outcome {

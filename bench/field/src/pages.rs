@@ -1,0 +1,24 @@
+//! Where pages and raw numbers are published: `bench/results/`.
+
+use crate::published as folder;
+
+/// Writes files, by their names.
+pub(crate) fn write(files: &[(&str, String)]) -> Result<(), String> {
+    std::fs::create_dir_all(folder()).map_err(|error| format!("no bench/results: {error}"))?;
+    for (name, text) in files {
+        let path = folder().join(name);
+        std::fs::write(&path, text)
+            .map_err(|error| format!("bench/results/{name} cannot be written: {error}"))?;
+        eprintln!("written: bench/results/{name}");
+    }
+    Ok(())
+}
+
+/// What was published under these names; none if nothing was yet.
+#[cfg(test)]
+pub(crate) fn read<const COUNT: usize>(names: [&str; COUNT]) -> Option<[String; COUNT]> {
+    let read = |name| std::fs::read_to_string(folder().join(name)).ok();
+    let texts: Vec<String> = names.into_iter().filter_map(read).collect();
+    assert!(texts.is_empty() || texts.len() == COUNT, "only some of {names:?} are there");
+    texts.try_into().ok()
+}

@@ -1,0 +1,275 @@
+//! Markdown from the raw numbers. Pure, so that a test can make the published page again.
+
+use tidegate_bench_common::figures::{Spread, median};
+use tidegate_bench_common::mix::Order;
+use tidegate_bench_common::plan::{FEW, Load, MANY};
+
+use super::results::{AccountRow, By, Results, Round, Row};
+use super::spec::{H2SPEC, judged};
+
+/// As near as they have to be.
+const NEAR: f64 = 0.2;
+/// A core that has nothing left to give; a process also waits for its start and its end.
+const FULL: f64 = 0.85;
+
+/// The whole page.
+pub(crate) fn markdown(results: &Results) -> String {
+    let mut page = head(results);
+    for (title, by, load) in
+        [("gRPC", By::Ours, FEW), ("gRPC", By::Ours, MANY), ("HTTP check", By::OursHttp, MANY)]
+    {
+        page += &format!("\n## {title}, {}\n\n{}", load.spoken(), table(results, by, load));
+    }
+    page += &format!("\n## Every call accounted for\n\n{}", accounts(&results.accounts));
+    page += &format!("\n## h2spec\n\n{}", spec(results));
+    page += &format!("\n## What was typed\n\n{}", typed(results));
+    page
+}
+
+fn head(results: &Results) -> String {
+    let machine = &results.machine;
+    let flag = results.extent.flag().map(|flag| format!("{flag} ")).unwrap_or_default();
+    let pinned = if machine.pinned {
+        "the node on one, the generator on another"
+    } else {
+        "nobody had one of their own, so the numbers mean nothing"
+    };
+    let mut text = format!(
+        "# Checked by strangers\n\n\
+         Made by `cargo xtask bench strangers {flag}--write` from the raw numbers in `strangers.json`.{}\n\n\
+         {} cores of {}, {pinned}; {}, rustc {}, commit {}.\n\n\
+         One node with counters in its memory, called by our generator and by those that we did not write, in turns; all of them ask the\n\
+         same thing again and again, in a closed loop. Figures are medians of the rounds, shares are medians of the ratios within a round.\n\
+         *Per second* and latencies are each generator's own word; calls per second of the node's processor are by the node's own count.\n\
+         A round where the node counted fewer calls than a generator says it made, or more than were in flight when that stopped\n\
+         counting, is no round.\n",
+        results.extent.remark(),
+        machine.cores,
+        machine.cpu,
+        machine.kernel,
+        machine.rustc,
+        machine.commit,
+    );
+    text += &disturbed(results);
+    for missing in &results.missing {
+        text += &format!("\n**Missing: {}** ({}).\n", missing.name, missing.reason);
+    }
+    text
+}
+
+/// A closed loop of ours fills the node's core; where it did not, others did.
+fn disturbed(results: &Results) -> String {
+    let ours = row(results, By::Ours, FEW);
+    let busy = ours.and_then(|row| Spread::of(row.rounds.iter().map(Round::server_busy)));
+    match busy.filter(|busy| busy.median < FULL) {
+        Some(busy) => format!(
+            "\n**The machine was busy with other work**: under our generator the node got {:.0} % of its core. \
+             Times of the processor are\ncompared all the same; latencies are mostly waits for the others' work.\n",
+            busy.median * 100.0
+        ),
+        None => String::new(),
+    }
+}
+
+fn row(results: &Results, by: By, load: Load) -> Option<&Row> {
+    results.rows.iter().find(|row| row.by == by && row.load == load)
+}
+
+/// A figure as a share of ours in the same round.
+fn share(results: &Results, row: &Row, figure: fn(&Round) -> f64) -> Option<Spread> {
+    let ours = self::row(results, row.by.ours(), row.load)?;
+    Spread::of(row.rounds.iter().zip(&ours.rounds).map(|(theirs, ours)| figure(theirs) / figure(ours)))
+}
+
+fn table(results: &Results, ours: By, load: Load) -> String {
+    let mut text = String::from(
+        "| generator | per second | × ours | p50 | p99 | per second of the node's processor | × ours | node busy | generator busy | |\n\
+         |---|--:|--:|--:|--:|--:|--:|--:|--:|---|\n",
+    );
+    for row in results.rows.iter().filter(|row| row.by.ours() == ours && row.load == load) {
+        let median = |figure: fn(&Round) -> f64| median(row.rounds.iter().map(figure));
+        let spoken = |figure| share(results, row, figure).map_or("-".into(), Spread::spoken);
+        text += &format!(
+            "| {} | {:.1} k | **{}** | {:.0} µs | {:.0} µs | {:.1} k | {} | {:.0} % | {:.0} % | {} |\n",
+            row.by.title(),
+            median(Round::per_s) / 1e3,
+            spoken(Round::per_s),
+            median(|round| round.said.p50_ns as f64) / 1e3,
+            median(|round| round.said.p99_ns as f64) / 1e3,
+            median(Round::per_cpu_s) / 1e3,
+            spoken(Round::per_cpu_s),
+            median(Round::server_busy) * 100.0,
+            median(Round::generator_busy) * 100.0,
+            verdict(results, row),
+        );
+    }
+    text
+}
+
+/// Is it near enough, and if not: who could not go on?
+fn verdict(results: &Results, row: &Row) -> String {
+    if row.by == row.by.ours() {
+        return String::new();
+    }
+    let Some(share) = share(results, row, Round::per_s) else { return "not compared".into() };
+    let (node, generator) = (
+        median(row.rounds.iter().map(Round::server_busy)),
+        median(row.rounds.iter().map(Round::generator_busy)),
+    );
+    if (share.median - 1.0).abs() <= NEAR {
+        return "within 20 %".into();
+    }
+    let idle = 100.0 - node * 100.0;
+    if share.median < 1.0 && generator > node {
+        return format!(
+            "cannot saturate the node: its own core is {:.0} % busy while {idle:.0} % of the node's is idle",
+            generator * 100.0
+        );
+    }
+    "**further apart than 20 %**".into()
+}
+
+fn accounts(rows: &[AccountRow]) -> String {
+    let mut text = String::from(
+        "Our generator counts each call once, as allowed, refused, degraded or failed, from the first of a run to the last. The node's\n\
+         metrics have to say the same (`ratelimit_requests_total`, `ratelimit_store_failures_total`); the run ends with both sums if they\n\
+         do not.\n\n\
+         | calls | callers | descriptors | cost | allowed | refused | degraded | failed | node: allowed | refused | degraded | failed | \
+         calls per second of its processor |\n\
+         |---|---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n",
+    );
+    for row in rows {
+        let up_to = |most: u32| if most == 1 { "1".to_string() } else { format!("1–{most}") };
+        let order = match row.mix.order {
+            Order::Uniform => "uniform",
+            Order::Zipf => "Zipf",
+        };
+        let (ours, node) = (&row.ours, &row.node);
+        text += &format!(
+            "| {} | {} k, {order} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {:.1} k |\n",
+            row.name,
+            row.mix.callers / 1_000,
+            up_to(row.mix.descriptors_max),
+            up_to(row.mix.cost_max),
+            ours.allowed,
+            ours.refused,
+            ours.degraded,
+            ours.failed,
+            node.allowed,
+            node.refused,
+            node.degraded,
+            node.failed,
+            ours.calls() as f64 * 1e6 / row.server_cpu_ns.max(1) as f64,
+        );
+    }
+    text
+}
+
+fn spec(results: &Results) -> String {
+    let mut text = format!(
+        "h2spec {} sends to a port what HTTP/2 allows and what it does not, and looks at what comes back.\n\n",
+        H2SPEC.version
+    );
+    for port in &results.ports {
+        let Some(spec) = &port.spec else {
+            text += &format!(
+                "- **{}**: speaks HTTP/1.1 only, and closes connections that begin as HTTP/2.\n",
+                port.name
+            );
+            continue;
+        };
+        let (passed, skipped, failed) = (spec.passed, spec.skipped, spec.failures.len());
+        text += &format!("- **{}**: {passed} passed, {failed} failed, {skipped} skipped.\n", port.name);
+        for failure in &spec.failures {
+            let said = match judged(failure) {
+                Some(judged) if judged.matters => format!("**matters**: {}", judged.why),
+                Some(judged) => format!("does not matter: {}", judged.why),
+                None => "**nobody has looked at it yet**".into(),
+            };
+            text +=
+                &format!("  - `{}` {}: {said}. (Came: {})\n", failure.section, failure.test, failure.actual);
+        }
+    }
+    text
+}
+
+fn typed(results: &Results) -> String {
+    let mut text = String::from("The node: `tidegate run --node-threads 1`, with its default settings.\n\n");
+    for caller in &results.callers {
+        let (title, version) = (caller.by.title(), &caller.version);
+        text += &format!("- {title} ({version}):\n  `{}`\n", caller.command);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::results::{Failure, Machine, Port, Said, Spec};
+    use super::*;
+    use crate::plan::Extent;
+
+    /// The page cannot say what the numbers do not.
+    #[test]
+    fn the_published_page_is_made_from_the_published_numbers() {
+        let Some([json, page]) = crate::pages::read(["strangers.json", "strangers.md"]) else { return };
+        let results: Results = serde_json::from_str(&json).expect("raw numbers");
+        let again = "make it again: cargo xtask bench strangers --write";
+        assert_eq!(markdown(&results), page, "{again}");
+        assert_eq!(results.json().expect("JSON"), json, "{again}");
+    }
+
+    fn round(calls: u64, server_busy: u64, generator_busy: u64) -> Round {
+        let said = Said { calls, wall_ns: 1_000_000_000, p50_ns: 1, p99_ns: 2 };
+        let (server_cpu_ns, generator_cpu_ns) = (server_busy * 10_000_000, generator_busy * 10_000_000);
+        Round { said, counted: calls, whole_ns: 1_000_000_000, server_cpu_ns, generator_cpu_ns }
+    }
+
+    fn results(rows: &[(By, Round)]) -> Results {
+        let machine = Machine {
+            cores: 2,
+            pinned: true,
+            cpu: String::new(),
+            kernel: String::new(),
+            rustc: String::new(),
+            commit: String::new(),
+        };
+        let rows = rows.iter().map(|&(by, round)| Row { by, load: FEW, rounds: vec![round] }).collect();
+        let (callers, missing, accounts, ports) = (vec![], vec![], vec![], vec![]);
+        Results { extent: Extent::Smoke, machine, callers, missing, rows, accounts, ports }
+    }
+
+    #[test]
+    fn a_generator_is_near_too_slow_itself_or_to_be_explained() {
+        for (theirs, expected) in [
+            (round(85_000, 99, 60), "within 20 %"),
+            (
+                round(20_000, 41, 99),
+                "cannot saturate the node: its own core is 99 % busy while 59 % of the node's is idle",
+            ),
+            (round(20_000, 99, 40), "**further apart than 20 %**"),
+            (round(130_000, 99, 40), "**further apart than 20 %**"),
+        ] {
+            let results = results(&[(By::Ours, round(100_000, 99, 30)), (By::Ghz, theirs)]);
+            assert_eq!(verdict(&results, &results.rows[1]), expected);
+        }
+    }
+
+    #[test]
+    fn a_failure_that_nobody_has_looked_at_stands_out() {
+        let mut results = results(&[(By::Ours, round(100_000, 99, 30))]);
+        let failure =
+            Failure { section: "http2/9".into(), test: "Sends a surprise".into(), actual: "Timeout".into() };
+        let spec = Some(Spec { passed: 144, skipped: 0, failures: vec![failure] });
+        results.ports = vec![Port { name: "gRPC".into(), spec }, Port { name: "HTTP".into(), spec: None }];
+        let page = markdown(&results);
+        assert!(page.contains("`http2/9` Sends a surprise: **nobody has looked at it yet**"), "{page}");
+        assert!(page.contains("- **HTTP**: speaks HTTP/1.1 only"), "{page}");
+        assert!(!page.contains("busy with other work"), "{page}");
+    }
+
+    #[test]
+    fn a_page_from_a_busy_machine_says_so() {
+        let results = results(&[(By::Ours, round(100_000, 50, 30))]);
+        assert!(markdown(&results).contains("the node got 50 % of its core"));
+    }
+}
