@@ -9,6 +9,9 @@ use crate::support::{
     with,
 };
 
+/// What nodes tell each other about.
+const NEWS: &str = "control";
+
 /// The command that the documents show, with a password.
 fn shown() -> Vec<String> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/redis.md");
@@ -46,6 +49,9 @@ fn is_enough(servers: &[&Server], url: &str, counters_on: &[Counter], is_replica
             }
         }
         counters.survey().await;
+        let mut ears = counters.hear_news(NEWS).await.unwrap_or_else(|why| panic!("{why:?}"));
+        assert_eq!(counters.tell_news(NEWS, "7").await, Ok(1));
+        assert_eq!(tokio::time::timeout(PATIENT, ears.hear()).await, Ok(Ok(())));
     });
     let stats = store.stats();
     assert!(stats.servers.iter().any(|server| server.evicted_keys.is_some()), "{stats:?}");
@@ -63,5 +69,29 @@ fn the_rights_that_the_documents_ask_for_are_enough() {
         let cluster = cluster(kind, 1);
         let servers: Vec<&Server> = cluster.servers().iter().collect();
         is_enough(&servers, &cluster.url(), &one_on_each(&cluster, 0), true);
+    }
+}
+
+#[test]
+fn edits_are_told_and_heard_of_by_the_rights_for_that_and_nothing_else_is() {
+    for kind in Kind::ALL {
+        let server = server(kind);
+        for (left_out, about, tells, hears) in [
+            ("", NEWS, true, true),
+            ("+publish", NEWS, false, true),
+            ("+subscribe", NEWS, true, false),
+            ("&tg:control", NEWS, false, false),
+            ("", "other", false, false),
+        ] {
+            server.command(&["ACL", "DELUSER", "tidegate"]);
+            let words: Vec<String> = shown().into_iter().filter(|word| word != left_out).collect();
+            assert_eq!(words.len(), shown().len() - usize::from(!left_out.is_empty()), "{left_out}");
+            assert_eq!(server.command(&words).error(), None);
+            let store = store(&server.url().replacen("://", "://tidegate:word@", 1), PATIENT);
+            let can = with(&store, async |counters| {
+                (counters.tell_news(about, "7").await.is_ok(), counters.hear_news(about).await.is_ok())
+            });
+            assert_eq!(can, (tells, hears), "{kind:?} about {about}, without {left_out:?}");
+        }
     }
 }
