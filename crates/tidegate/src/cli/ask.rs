@@ -19,17 +19,24 @@ const AND: &str = "+";
 /// Which request is meant, and which node is asked.
 #[derive(Args, Debug)]
 pub(crate) struct Asked {
+    #[command(flatten)]
+    named: Named,
+    /// Units that it takes; 0 only looks, below 0 gives back
+    #[arg(long, default_value_t = 1, allow_negative_numbers = true)]
+    cost: i64,
+    #[command(flatten)]
+    node: NodeAddress,
+}
+
+/// What a request says.
+#[derive(Args, Debug)]
+pub(crate) struct Named {
     /// The entries of a descriptor, as key=value; a `+` begins another descriptor
     #[arg(value_name = "KEY=VALUE", required = true)]
     entries: Vec<String>,
     /// The domain [default: the node's default]
     #[arg(long)]
     domain: Option<String>,
-    /// Units that it takes; 0 only looks, below 0 gives back
-    #[arg(long, default_value_t = 1, allow_negative_numbers = true)]
-    cost: i64,
-    #[command(flatten)]
-    node: NodeAddress,
 }
 
 /// Which node.
@@ -49,10 +56,17 @@ pub(crate) struct NodeAddress {
 impl Asked {
     /// Sends it to a path of the node. Gives what came back.
     pub(crate) fn send(&self, path: &str) -> io::Result<Value> {
-        self.node.post(path, &self.body()?)
+        self.named.send(path, self.cost, &self.node)
+    }
+}
+
+impl Named {
+    /// Sends it, at this cost, to a path of a node. Gives what came back.
+    pub(crate) fn send(&self, path: &str, cost: i64, node: &NodeAddress) -> io::Result<Value> {
+        node.post(path, &self.body(cost)?)
     }
 
-    fn body(&self) -> io::Result<Value> {
+    fn body(&self, cost: i64) -> io::Result<Value> {
         let mut descriptors = Vec::new();
         for entries in self.entries.split(|entry| entry == AND) {
             let entries: io::Result<Vec<Value>> = entries
@@ -62,7 +76,7 @@ impl Asked {
                     _ => Err(io::Error::other(format!("`{entry}` is no entry: write key=value"))),
                 })
                 .collect();
-            let (hits, negative) = (self.cost.unsigned_abs(), self.cost < 0);
+            let (hits, negative) = (cost.unsigned_abs(), cost < 0);
             descriptors.push(json!({ "entries": entries?, "hitsAddend": hits, "isNegativeHits": negative }));
         }
         let mut body = json!({ "descriptors": descriptors });

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::Value;
 
-use super::ask::Asked;
+use super::ask::{Named, NodeAddress};
 use super::exit::Exit;
 use super::output::{self, Output};
 
@@ -26,7 +26,9 @@ Examples:
   tidegate refusals api_key=abc123 --domain shop --file refusals.jsonl --output json")]
 pub(crate) struct Refusals {
     #[command(flatten)]
-    asked: Asked,
+    named: Named,
+    #[command(flatten)]
+    node: NodeAddress,
     /// A file of refusals; the one before it, which ends in `.1`, is read too
     #[arg(long, value_name = "FILE", required = true)]
     file: Vec<PathBuf>,
@@ -37,7 +39,7 @@ pub(crate) struct Refusals {
 
 impl Refusals {
     pub(crate) fn run(&self) -> io::Result<Exit> {
-        let answer = self.asked.send("/v1/inspect")?;
+        let answer = self.named.send("/v1/inspect", 0, &self.node)?;
         let caller = answer["caller"].as_str().ok_or_else(|| {
             io::Error::other(
                 "these entries name no caller: write the entry that the domain's rules call quota_key",
