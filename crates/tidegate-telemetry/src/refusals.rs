@@ -334,6 +334,49 @@ mod tests {
     }
 
     #[test]
+    fn half_a_line_spoils_no_other_and_a_file_that_cannot_be_renamed_does_not_grow()
+    -> Result<(), Box<dyn std::error::Error>> {
+        let folder = std::env::temp_dir().join(format!("tidegate-half-refusals-{}", std::process::id()));
+        let path = folder.join("refusals.jsonl");
+        // In the place of the file before stands what no file can take the place of.
+        std::fs::create_dir_all(folder.join("refusals.jsonl.1/folder"))?;
+        std::fs::write(&path, "{\"time\":\"20")?;
+        let limit = Limit::fixed_window(100, Micros::from_secs(60)).map_err(|error| error.to_string())?;
+        let refusal = Refusal {
+            domain: "api",
+            rule: None,
+            key: Key::of_bits(0xabc),
+            tag: None,
+            caller: None,
+            reason: Reason::RateLimited,
+            state: "enforce",
+            limit: &limit,
+            source: LimitSource::Request,
+            tier: None,
+            remaining: 0,
+            retry_after: None,
+            trace_id: None,
+        };
+        let log = RefusalLog::new(0, 1).with_file(path.clone(), 100, 2_000, 1)?;
+        for _ in 0..20 {
+            log.refused(0, NOON, || refusal);
+        }
+        let tries = (0..10_000).find(|_| {
+            std::thread::park_timeout(std::time::Duration::from_millis(1));
+            log.file_counts().is_some_and(|(written, lost)| written + lost == 20)
+        });
+        assert!(tries.is_some(), "{:?}", log.file_counts());
+        let text = std::fs::read_to_string(&path)?;
+        let whole = text.lines().filter(|line| serde_json::from_str::<serde_json::Value>(line).is_ok());
+        let whole = whole.count();
+        assert!(whole > 2 && text.lines().count() == whole + 1, "{text}");
+        assert_eq!(log.file_counts(), Some((whole as u64, 20 - whole as u64)));
+        assert!(text.len() <= 1_000, "{} bytes", text.len());
+        std::fs::remove_dir_all(&folder)?;
+        Ok(())
+    }
+
+    #[test]
     fn a_line_says_who_was_refused_by_what_and_never_a_name() {
         let Ok(limit) = Limit::fixed_window(100, Micros::from_secs(60)) else { unreachable!() };
         let refusal = Refusal {

@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -167,7 +167,6 @@ impl Writer {
                     }
                 }
                 Err(error) => {
-                    self.file = None;
                     self.counts.lost.fetch_add(1, Relaxed);
                     if !std::mem::replace(&mut self.is_failing, true) {
                         tracing::error!(%error, file = %self.path.display(), "the file of refusals cannot be written");
@@ -181,23 +180,35 @@ impl Writer {
         if self.file.as_ref().is_some_and(|(file, _)| !is_at(file, &self.path)) {
             self.file = None; // Somebody has moved it away.
         }
-        if self.file.as_ref().is_some_and(|(_, bytes)| bytes + line.len() as u64 > self.half) {
-            self.file = None;
-            fs::rename(&self.path, before(&self.path))?;
-        }
-        let (file, bytes) = match &mut self.file {
+        let (mut file, mut bytes) = match self.file.take() {
             Some(open) => open,
-            none => {
-                let options = OpenOptions::new().create(true).append(true).mode(0o600).open(&self.path)?;
-                let bytes = options.metadata()?.len();
-                none.insert((options, bytes))
-            }
+            None => open(&self.path)?,
         };
-        // In one piece: half a line is left only by a disk that is full.
+        if bytes > 0 && bytes + line.len() as u64 > self.half {
+            fs::rename(&self.path, before(&self.path))?;
+            (file, bytes) = open(&self.path)?;
+        }
+        // In one piece: half a line is left only by a disk that is full. The file is opened again then.
         file.write_all(line)?;
-        *bytes += line.len() as u64;
+        self.file = Some((file, bytes + line.len() as u64));
         Ok(())
     }
+}
+
+/// Opens a file for lines to be added, and says how long it is. Behind half a line, which a full disk left there, another line is begun:
+/// else the next would be lost with it.
+fn open(path: &Path) -> io::Result<(File, u64)> {
+    let mut file = OpenOptions::new().create(true).read(true).append(true).mode(0o600).open(path)?;
+    let bytes = file.metadata()?.len();
+    let mut last = [b'\n'];
+    if bytes > 0 {
+        file.read_exact_at(&mut last, bytes - 1)?;
+    }
+    if last == [b'\n'] {
+        return Ok((file, bytes));
+    }
+    file.write_all(b"\n")?;
+    Ok((file, bytes + 1))
 }
 
 fn is_at(file: &File, path: &Path) -> bool {

@@ -1,12 +1,14 @@
 //! What a caller was refused, in a file of its own, found by the caller's API key.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 
 use serde_json::Value;
 use tidegate_control::Tier;
+use tidegate_testbed::Disk;
 
-use crate::control::{Kept, grant, has_limit, tier, who};
-use crate::support::{Node, until};
+use crate::control::{Kept, RULES, grant, has_limit, tier, who};
+use crate::support::{Node, Setup, until};
 
 async fn check(node: &Node, key: &str) -> Value {
     let body = format!(
@@ -23,16 +25,16 @@ async fn a_callers_refusals_are_found_by_its_key_with_the_limit_and_what_said_so
         let (node, store) = (kept.setup.start(), kept.store().await);
         let gold = Tier { name: "gold".into(), overrides: vec![grant("default", 2)] };
         store.put_tier(&who(), gold, None).await.expect("written");
-        let mut own = tier("own", "pro");
+        let mut own = tier("key-of-ada", "pro");
         own.overrides = vec![grant("default", 1)];
-        for quota in [own, tier("golden", "gold"), tier("paying", "pro")] {
+        for quota in [own, tier("key-of-bea", "gold"), tier("key-of-cid", "pro")] {
             store.put_quota(&who(), quota, None).await.expect("written");
         }
         let callers = [
-            ("own", 1, "override", "1"),
-            ("golden", 2, "api_tier", "2"),
-            ("paying", 6, "rule_tier (pro)", "6"),
-            ("nobody", 3, "rule", "3"),
+            ("key-of-ada", 1, "override", "1"),
+            ("key-of-bea", 2, "api_tier", "2"),
+            ("key-of-cid", 6, "rule_tier (pro)", "6"),
+            ("key-of-dot", 3, "rule", "3"),
         ];
         for (key, amount, ..) in callers {
             has_limit(&node, &[("api_key", key)], Some(amount)).await;
@@ -76,7 +78,50 @@ async fn a_callers_refusals_are_found_by_its_key_with_the_limit_and_what_said_so
         );
         let nameless = node.ask(&["refusals", "trial=x", "--domain", "api", "--file", "refusals.jsonl"]);
         assert!(nameless.code == 1 && nameless.err.contains("name no caller"), "{}", nameless.err);
-        let text = fs::read_to_string(kept.setup.path().join("refusals.jsonl")).expect("text");
-        assert!(callers.iter().all(|(key, ..)| !text.contains(&format!("\"{key}\""))), "no names: {text}");
+        let file = kept.setup.path().join("refusals.jsonl");
+        let text = fs::read_to_string(&file).expect("text");
+        assert!(callers.iter().all(|(key, ..)| !text.contains(key)), "no names: {text}");
+        let mode = fs::metadata(&file).expect("a file").permissions().mode() & 0o777;
+        assert_eq!(mode, 0o600, "for its owner alone");
     }
+}
+
+#[tokio::test]
+async fn a_disk_that_was_full_spoils_one_line_and_no_more() {
+    let disk = match Disk::mount(1) {
+        Ok(disk) => disk,
+        Err(reason) => {
+            return println!("not looked at, since this needs a disk that can be filled: {reason}");
+        }
+    };
+    let file = disk.folder().join("refusals.jsonl");
+    let node = Setup::new(RULES).set("log-refusals-file", &file.display().to_string()).start();
+    let counts = async || {
+        let written = node.metric("tidegate_refusals_file_lines_total", "").await;
+        (written, node.metric("tidegate_refusals_file_lost_total", "").await)
+    };
+    let refused = async |times: u32| {
+        for _ in 0..times {
+            check(&node, "key-of-ada").await;
+        }
+    };
+    refused(3 + 1).await;
+    until("the first is written", async || (counts().await == (1, 0)).then_some(())).await;
+    // The page that it stands on takes some more, and half of one.
+    disk.fill().expect("it is full");
+    refused(20).await;
+    until("all others are counted", async || {
+        let (written, lost) = counts().await;
+        (written + lost == 21).then_some(())
+    })
+    .await;
+    let (before, lost) = counts().await;
+    assert!(lost > 0 && !fs::read_to_string(&file).expect("text").ends_with('\n'), "{before} {lost}");
+    disk.empty();
+    refused(3).await;
+    until("the next are written", async || (counts().await == (before + 3, lost)).then_some(())).await;
+    let text = fs::read_to_string(&file).expect("text");
+    let is_whole = |line: &str| serde_json::from_str::<Value>(line).is_ok();
+    let whole = text.lines().filter(|line| is_whole(line)).count() as u64;
+    assert_eq!((whole, text.lines().count() as u64), (before + 3, before + 4), "{text}");
 }
