@@ -497,6 +497,8 @@ async fn the_api_is_asked_over_tls() {
     until("the API is there", async || (setup.run(&["tier", "list"]).code == 0).then_some(())).await;
     for (words, told) in [
         (&["tier", "list", "--ca", "tls/other.pem"][..], "no encrypted connection: "),
+        // The certificate is somebody else's.
+        (&["tier", "list", "--admin", &format!("https://127.0.0.1:{port}")], "no encrypted connection: "),
         (
             &["tier", "list", "--ca", "tls/key.pem"],
             "tls/key.pem: there is no certificate in it (PEM is expected)",
