@@ -3,7 +3,7 @@
 use crate::control::{Admin, Kept};
 use crate::support::until;
 
-const CHECK: &str = r#"{"domain": "api", "descriptors": [[{"key": "api_key", "value": "alice"}]]}"#;
+const CHECK: &str = r#"{"domain": "api", "descriptors": [{"entries": [{"key": "api_key", "value": "alice"}]}]}"#;
 
 #[tokio::test]
 async fn it_has_the_api_and_its_health_and_nothing_else() {
@@ -45,9 +45,12 @@ async fn it_does_not_start_without_what_it_is_for() {
     let alone = kept.setup.clone().set("node-role", "control");
     let answer = alone.clone().set("control-enabled", "false").run_node();
     assert!(answer.code != 0 && answer.err.contains("control.enabled"), "{answer:?}");
-    // An address that nobody asked for may be taken; here there would be nothing left.
     let other = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let taken = other.local_addr().expect("its address").to_string();
-    let answer = alone.set("control-listen", &taken).run_node();
+    let answer = alone.clone().set("control-listen", &taken).run_node();
     assert!(answer.code != 0 && answer.err.contains("control.listen"), "{answer:?}");
+    // An address that nobody asked for may be taken; here there would be nothing left. If we do not get it, somebody else has it.
+    let usual = std::net::TcpListener::bind("127.0.0.1:8082");
+    let answer = alone.without("control-listen").run_node();
+    assert!(answer.code != 0 && answer.err.contains("control.listen"), "{answer:?} {usual:?}");
 }
