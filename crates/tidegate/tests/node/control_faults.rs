@@ -20,8 +20,17 @@ fn outage() -> Duration {
     Duration::from_secs(said.unwrap_or(9))
 }
 
-/// Asks for decisions for a while; gives how many there were, and how long the slowest hundredth took.
-async fn load(node: &Node, lasts: Duration) -> (usize, Duration) {
+/// Decisions, one after the other.
+#[derive(Debug)]
+struct Load {
+    decisions: usize,
+    /// How long the slowest hundredth took. A few that hang are not in it: while one does, no other is asked for.
+    p99: Duration,
+    slowest: Duration,
+}
+
+/// Asks for decisions for a while.
+async fn load(node: &Node, lasts: Duration) -> Load {
     let (rls, watch, mut took) = (Grpc::connect(node.rls).await, Stopwatch::start(), Vec::new());
     while watch.elapsed() < lasts {
         let one = Stopwatch::start();
@@ -32,7 +41,7 @@ async fn load(node: &Node, lasts: Duration) -> (usize, Duration) {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     took.sort_unstable();
-    (took.len(), took[took.len() * 99 / 100])
+    Load { decisions: took.len(), p99: took[took.len() * 99 / 100], slowest: took[took.len() - 1] }
 }
 
 /// Row 31.
@@ -46,7 +55,7 @@ async fn decisions_do_not_notice_a_database_that_is_away_or_hangs() {
         store.put_quota(&who(), tier("alice", "pro"), None).await.expect("written");
         has_limit(&node, &[("api_key", "alice")], Some(6)).await;
         until("level", async || (node.metric(STALE, "").await == 0).then_some(())).await;
-        let (before, before_p99) = load(&node, outage().min(Duration::from_secs(5))).await;
+        let before = load(&node, outage().min(Duration::from_secs(5))).await;
 
         if hangs {
             postgres.stop()
@@ -65,16 +74,17 @@ async fn decisions_do_not_notice_a_database_that_is_away_or_hangs() {
                 assert!(took < Duration::from_secs(3) + SLACK, "hangs: {hangs}, call {call}: {took:?}");
             }
         };
-        let ((), (during, during_p99)) = tokio::join!(admin_calls, load(&node, outage()));
-        println!(
-            "hangs: {hangs}: {before} decisions before, p99 {before_p99:?}; {during} meanwhile, p99 {during_p99:?}"
-        );
-        // Speed is not asserted; that nobody waits for the database is: its deadline is 2.5 s.
-        assert!(during_p99 < before_p99 * 3 + Duration::from_millis(100), "{before_p99:?} {during_p99:?}");
+        let ((), during) = tokio::join!(admin_calls, load(&node, outage()));
         until("stale", async || (node.metric(STALE, "").await >= 1).then_some(())).await;
         let stale = node.metric(STALE, "").await;
-        tokio::time::sleep(Duration::from_millis(1_200)).await;
+        let known = load(&node, Duration::from_millis(1_500)).await;
         assert!(node.metric(STALE, "").await > stale, "it rises");
+        println!("hangs: {hangs}: {before:?} before, {during:?} meanwhile, {known:?} when it was known");
+        // Speed is not asserted; that nobody waits for the database is: its deadline is 2.5 s.
+        for load in [&during, &known] {
+            assert!(load.p99 < before.p99 * 3 + Duration::from_millis(100), "{before:?} {load:?}");
+            assert!(load.slowest < SLACK, "{before:?} {load:?}");
+        }
         assert_eq!(limit(&node, &[("api_key", "alice")]).await, Some(6), "what is known stays in force");
 
         if hangs {
@@ -193,13 +203,18 @@ impl Fleet {
     }
 }
 
+/// All but two of seven edits were everywhere within a second: the machine may stand still. Where nobody tells, every other edit is found so
+/// soon by chance, since a node that has found one looks again at once.
+fn is_told(took: &[Duration], at_most: Duration) {
+    assert!(took[4] < Duration::from_secs(1), "{took:?}");
+    assert!(took[6] < at_most + SLACK, "{took:?}");
+}
+
 /// Row 36, with notifications.
 #[tokio::test]
 async fn an_edit_is_on_every_node_within_a_second() {
     let fleet = Fleet::start(true, false).await;
-    let took = fleet.edits(5).await;
-    assert!(took[2] < Duration::from_secs(1), "in the median: {took:?}");
-    assert!(took[4] < Duration::from_secs(1) + SLACK, "{took:?}");
+    is_told(&fleet.edits(7).await, Duration::from_secs(1));
 }
 
 /// Row 36, without any.
@@ -215,9 +230,7 @@ async fn an_edit_that_nobody_tells_of_is_on_every_node_within_five_seconds() {
 #[tokio::test]
 async fn an_edit_is_told_over_redis_where_postgresql_tells_nothing() {
     let fleet = Fleet::start(false, true).await;
-    let took = fleet.edits(7).await;
-    assert!(took[3] < Duration::from_secs(1), "in the median: {took:?}");
-    assert!(took[6] < Duration::from_secs(5) + SLACK, "{took:?}");
+    is_told(&fleet.edits(7).await, Duration::from_secs(5));
     // Whoever can reach Redis can say anything there, as often as they like.
     for lie in 0..2_000 {
         fleet.redis.command(&["PUBLISH", "tg:control", &format!("{lie} {}", u64::MAX)]);
