@@ -58,7 +58,10 @@ async fn a_database_that_is_away_is_seen_and_that_it_is_back() {
     let node = kept.setup.start();
     let admin = Admin::of(&node).await;
     assert_eq!(admin.call("GET", "/admin/v1/tiers", "").await.status, 200);
-    until("level", async || (node.metric(STALE, "").await == 0).then_some(())).await;
+    // In its first second a node that has not heard of it yet is not stale either.
+    let ready = async || node.http().await.get("/readyz?verbose").await.body;
+    until("it is followed", async || ready().await.contains(": followed").then_some(())).await;
+    assert_eq!(node.metric(STALE, "").await, 0);
     postgres.kill();
     until("it is noticed", async || (node.metric(STALE, "").await >= 2).then_some(())).await;
     let errors = node.metric("tidegate_control_follow_errors_total", "").await;
@@ -73,7 +76,8 @@ async fn a_database_that_is_away_is_seen_and_that_it_is_back() {
     let before = node.metric(STALE, "").await;
     tokio::time::sleep(Duration::from_millis(1_100)).await;
     assert!(node.metric(STALE, "").await > before, "it rises");
-    assert!(node.http().await.get("/readyz?verbose").await.body.contains("not heard of it for"));
+    let told = ready().await;
+    assert!(told.contains("not heard of it for"), "{told}");
     postgres.restart().expect("PostgreSQL again");
     until("level again", async || (node.metric(STALE, "").await == 0).then_some(())).await;
 }
