@@ -191,7 +191,7 @@ fn read_until(mut child: Child, mut seen: Vec<String>, enough: u64, position: &P
     };
     let watch = Stopwatch::start();
     while noted().is_none_or(|noted| noted < enough) && watch.elapsed() < Duration::from_secs(10) {
-        std::thread::sleep(Duration::from_millis(5));
+        std::thread::park_timeout(Duration::from_millis(5));
     }
     child.kill().and_then(|()| child.wait()).expect("it runs");
     seen.extend(out);
