@@ -42,18 +42,24 @@ pub(crate) fn details() -> String {
          {QUICK}  short turns, a minute\n  \
          {SMOKE}  with those who are there already: does it run at all?\n  \
          {WRITE}  write bench/results/strangers.md and strangers.json, to be committed, instead of printing\n\n\
+         growth: calls nodes of ours that differ in one number (10 to 100 000 rules, 1 to 10 takes, 100 000 keys and more) in turns, and\n\
+         prints Markdown: what a decision costs by the smallest of its kind, bytes per key. Four minutes.\n  \
+         {QUICK}  short turns, a minute\n  \
+         {FULL}   ten million keys\n  \
+         {SMOKE}  few of everything: does it run at all?\n  \
+         {WRITE}  write bench/results/growth.md and growth.json, to be committed, instead of printing\n\n\
          steps: prints a Markdown table of the steps and lookups in bench/benches beside {BASELINE}.\n  \
          {SAVE}   write the counts to that file, to be committed\n\
          It needs valgrind, which is installed where that needs no password, and gungraun-runner, which is built once\n\
          into the target folder.\n\n\
-         core: times takes from our table of counters, governor and throttlecrab on the same keys in one run, and prints Markdown:\n\
+         core: times takes from our table of counters, governor, throttlecrab and Limitador on the same keys in one run, and prints Markdown:\n\
          ratios, bytes per key, heavy callers in a flood of new keys, goals. Ten minutes; it needs Linux and 6 GB.\n  \
          {QUICK}  a million keys only, under a minute\n  \
          {SMOKE}  ten thousand keys: does it run at all?\n  \
          {WRITE}  write bench/core.md and bench/core.json, to be committed, instead of printing\n\
          One workload alone, for a profiler:\n  \
-         cargo run --release -p tidegate-bench-core -- one --subject slot --keys 10000000 \\\n    \
-         --dist uniform --threads 1 --takes 1 --batch 16 --seconds 10\n\n\
+         cargo run --release --manifest-path bench/field/Cargo.toml -p tidegate-bench-core -- one \\\n    \
+         --subject slot --keys 10000000 --dist uniform --threads 1 --takes 1 --batch 16 --seconds 10\n\n\
          rls: calls a node and a bare server of tonic with a fixed answer in turns, in closed and open loops, and prints Markdown:\n\
          shares, latencies, goals. Four minutes; it needs Linux and two cores.\n  \
          {QUICK}  short turns, under a minute\n  \
@@ -90,8 +96,14 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
             timed(&mut field_build()?)?;
             timed(&mut field_command(&[&["strangers"], &flags[..]].concat())?)
         }
+        Bench::Growth { flags } => {
+            shell::need_redis()?;
+            timed(&mut node_command())?;
+            timed(&mut field_build()?)?;
+            timed(&mut field_command(&[&["growth"], &flags[..]].concat())?)
+        }
         Bench::Steps { save } => steps(&Tools::find()?, save),
-        Bench::Core { flags } => timed(&mut core_command(&flags)),
+        Bench::Core { flags } => timed(&mut core_command(&flags)?),
         Bench::Rls { flags } => {
             // What it says goes to stderr, as all that cargo says.
             timed(&mut node_command())?;
@@ -115,6 +127,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
 enum Bench {
     Field { flags: Vec<&'static str> },
     Strangers { flags: Vec<&'static str> },
+    Growth { flags: Vec<&'static str> },
     Steps { save: bool },
     Core { flags: Vec<&'static str> },
     Rls { flags: Vec<&'static str> },
@@ -129,6 +142,7 @@ const FIELD: &str = "field";
 const BENCHES: &[(&str, &[&str])] = &[
     (FIELD, &[QUICK, FULL, SMOKE, WRITE]),
     ("strangers", &[QUICK, SMOKE, WRITE]),
+    ("growth", &[QUICK, FULL, SMOKE, WRITE]),
     ("steps", &[SAVE]),
     ("core", &[QUICK, SMOKE, WRITE]),
     ("rls", &[QUICK, SMOKE, WRITE]),
@@ -160,6 +174,7 @@ fn parse(arguments: &[String]) -> Result<Bench, Failure> {
     Ok(match *name {
         FIELD => Bench::Field { flags },
         "strangers" => Bench::Strangers { flags },
+        "growth" => Bench::Growth { flags },
         "steps" => Bench::Steps { save: !flags.is_empty() },
         "core" => Bench::Core { flags },
         "rls" => Bench::Rls { flags },
@@ -193,9 +208,17 @@ pub(crate) fn strangers_smoke() -> Outcome {
     shell::run_quietly(&mut field_command(&["strangers", SMOKE])?)
 }
 
+/// Nodes that grow, a little.
+pub(crate) fn growth_smoke() -> Outcome {
+    shell::need_redis()?;
+    shell::run(&mut node_command())?;
+    shell::run(&mut field_build()?)?;
+    shell::run_quietly(&mut field_command(&["growth", SMOKE])?)
+}
+
 /// The bench of the table at a size that says nothing about speed, but that everything in it works.
 pub(crate) fn core_smoke() -> Outcome {
-    shell::run_quietly(&mut core_command(&[SMOKE]))
+    shell::run_quietly(&mut core_command(&[SMOKE])?)
 }
 
 /// The same of the bench of calls.
@@ -236,10 +259,10 @@ fn field_command(flags: &[&str]) -> Result<Command, Failure> {
     Ok(command)
 }
 
-fn core_command(flags: &[&str]) -> Command {
-    let mut command = shell::cargo(&["run", "--quiet", "--release", "--package=tidegate-bench-core", "--"]);
+fn core_command(flags: &[&str]) -> Result<Command, Failure> {
+    let mut command = field_cargo(&["run", "--quiet", "--release", "--package=tidegate-bench-core", "--"])?;
     command.args(flags);
-    command
+    Ok(command)
 }
 
 fn rls_command(flags: &[&str]) -> Command {
@@ -454,6 +477,7 @@ mod tests {
             ("", Bench::Field { flags: vec![] }),
             ("--full --write", Bench::Field { flags: vec![FULL, WRITE] }),
             ("strangers --write", Bench::Strangers { flags: vec![WRITE] }),
+            ("growth --full", Bench::Growth { flags: vec![FULL] }),
             ("steps", Bench::Steps { save: false }),
             ("--save steps", Bench::Steps { save: true }),
             ("core", Bench::Core { flags: vec![] }),

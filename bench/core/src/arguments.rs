@@ -9,7 +9,7 @@ pub(crate) const USAGE: &str = "\
 usage: tidegate-bench-core [--quick | --smoke] [--write]
        tidegate-bench-core flood
        tidegate-bench-core one --subject NAME [--keys N] [--dist uniform|zipf] [--threads N] [--takes N] [--batch N] [--seconds N]
-subjects: slot, default_idle, default_full, governor, throttlecrab, nothing";
+subjects: slot, default_idle, default_full, governor, throttlecrab, limitador, nothing";
 
 /// What was asked for.
 #[derive(PartialEq, Debug)]

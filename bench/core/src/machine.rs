@@ -13,6 +13,7 @@ pub(crate) fn here() -> Machine {
         rustc: rustc(),
         governor: version("governor"),
         throttlecrab: version("throttlecrab"),
+        limitador: version("limitador"),
         mimalloc: version("mimalloc"),
     }
 }
@@ -41,7 +42,7 @@ fn rustc() -> String {
 
 /// The version that we were built with.
 fn version(package: &str) -> String {
-    const LOCK: &str = include_str!("../../../Cargo.lock");
+    const LOCK: &str = include_str!("../../field/Cargo.lock");
     let after = LOCK.split_once(&format!("name = \"{package}\"\nversion = \"")).map(|(_, after)| after);
     after.and_then(|after| after.split('"').next()).unwrap_or("unknown").to_string()
 }
@@ -59,7 +60,9 @@ mod tests {
 
     #[test]
     fn the_versions_of_the_others_are_known() {
-        assert!(version("governor").starts_with("0.") && version("throttlecrab").starts_with("0."));
+        for package in ["governor", "throttlecrab", "limitador"] {
+            assert!(version(package).starts_with("0."), "{package}");
+        }
         assert_eq!(version("no-such-package"), "unknown");
     }
 }

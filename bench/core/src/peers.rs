@@ -1,11 +1,13 @@
 //! The limiters that others use in Rust, each as its documentation says, and the bench without any.
 
+use std::collections::HashMap;
 use std::hint::black_box;
 use std::num::NonZeroU32;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+use limitador::limit::{Context, Expression, Limit, Namespace};
 use throttlecrab::PeriodicStore;
 use tidegate_clock::Clock;
 
@@ -114,6 +116,49 @@ impl Subject for Throttlecrab {
     fn refuses_at_its_limit(&self) -> bool {
         let mut limiter = self.limiter.lock().unwrap_or_else(PoisonError::into_inner);
         let admitted = (0..2 * AMOUNT).filter(|_| self.is_admitted(&mut limiter, CHECKED, 1)).count();
+        is_about(admitted, AMOUNT)
+    }
+}
+
+/// Limitador's library on its storage in memory, with room for all keys. It counts in fixed windows.
+///
+/// A limit finds whom it is about by an expression over what is known of the request, which is what its own server asks too.
+pub(crate) struct Limitador {
+    limiter: limitador::RateLimiter,
+    namespace: Namespace,
+}
+
+impl Limitador {
+    pub(crate) fn new(keys: u32) -> Self {
+        let limiter = limitador::RateLimiter::new(u64::from(keys) + 1);
+        let Ok(user) = Expression::parse("user") else { unreachable!("a name is an expression") };
+        let namespace = Namespace::from("bench");
+        limiter.add_limit(Limit::new(namespace.clone(), AMOUNT.into(), 60, [], [user]));
+        Self { limiter, namespace }
+    }
+
+    fn is_admitted(&self, key: &str, cost: u32) -> bool {
+        let context = Context::from(HashMap::from([("user".to_owned(), key.to_owned())]));
+        let checked = self.limiter.check_rate_limited_and_update(&self.namespace, &context, cost.into());
+        black_box(checked).is_ok_and(|result| !result.limited)
+    }
+}
+
+impl Subject for Limitador {
+    fn fill(&self, keys: u32) {
+        let mut key = String::new();
+        for index in 0..keys {
+            spell(index, &mut key);
+            self.is_admitted(&key, USED);
+        }
+    }
+
+    fn run(&self, draws: Draws<'_>, _shape: Shape) -> u64 {
+        draws.iter().map(|(_, text)| u64::from(!self.is_admitted(text, 1))).sum()
+    }
+
+    fn refuses_at_its_limit(&self) -> bool {
+        let admitted = (0..2 * AMOUNT).filter(|_| self.is_admitted(CHECKED, 1)).count();
         is_about(admitted, AMOUNT)
     }
 }

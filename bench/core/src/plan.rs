@@ -49,7 +49,12 @@ pub(crate) struct Case {
 impl Case {
     /// What this subject is timed on.
     pub(crate) fn workloads(self, subject: Name) -> impl Iterator<Item = Workload> {
-        let batches: &[usize] = if subject.is_ours() { self.batches } else { &[1] };
+        let batches: &[usize] = match subject {
+            _ if subject.is_ours() => self.batches,
+            // A take of it takes as long as twenty of the others: the plain cases say enough.
+            Name::Limitador if self.threads > 1 || self.takes > 1 => &[],
+            _ => &[1],
+        };
         batches.iter().map(move |&batch| Workload {
             distribution: self.distribution,
             threads: self.threads,
@@ -74,8 +79,9 @@ const CASES: &[Case] = &[
 impl Scale {
     pub(crate) fn plan(self) -> Plan {
         let small = |keys| Stage { keys, subjects: Name::ALL.to_vec(), cases: CASES.to_vec() };
-        // Ten million full keys would be 3.6 GB: nobody's load, and a question of memory alone.
-        let subjects = Name::ALL.into_iter().filter(|name| *name != Name::DefaultFull).collect();
+        // Ten million full keys would be 3.6 GB: nobody's load, and a question of memory alone. Limitador needs more for each.
+        let is_small = |name: &Name| !matches!(name, Name::DefaultFull | Name::Limitador);
+        let subjects = Name::ALL.into_iter().filter(is_small).collect();
         let large = Stage { keys: 10_000_000, subjects, cases: CASES.to_vec() };
         let (stages, rounds, takes) = match self {
             Self::Smoke => (vec![small(10_000)], 2, 3_000),

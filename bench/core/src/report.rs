@@ -18,6 +18,7 @@ pub(crate) fn markdown(results: &Results) -> String {
     page += &speed_notes(results);
     page += "\n## Memory\n\n";
     page += &memory(results);
+    page += &limitador(results);
     page += "\n## Heavy callers in a flood of new keys\n\n";
     page += &flood(results);
     page
@@ -161,6 +162,38 @@ fn speed_notes(results: &Results) -> String {
     )
 }
 
+/// Limitador's library, which is far from the others and was asked the plain cases only. Nothing where it was not measured.
+fn limitador(results: &Results) -> String {
+    let rows = || results.speed.iter().filter(|row| row.subject == Name::Limitador);
+    if rows().next().is_none() {
+        return String::new();
+    }
+    let mut text = format!(
+        "\n## Limitador\n\nThe library, {}, with its storage in memory and room for all keys: fixed windows, 100 per minute. A limit finds\n\
+         whom it is about by an expression, as in its own server.\n\n\
+         | keys asked | live keys | Limitador | simple limits × | `sliding_window`, idle × | bytes per key |\n\
+         |---|--:|--:|--:|--:|--:|\n",
+        results.machine.limitador
+    );
+    for SpeedRow { keys, workload, .. } in rows() {
+        let of = |number: Option<f64>| number.map_or("-".into(), |number| format!("{number:.2}"));
+        let times =
+            |fast| of(times(results, fast, Name::Limitador, *keys, *workload).map(|spread| spread.median));
+        let bytes =
+            memory_of(results, Name::Limitador, *keys).map(|row| format!("{:.0}", row.bytes_per_key()));
+        text += &format!(
+            "| {} | {} | [{}] | **{}** | {} | {} |\n",
+            workload.distribution.name(),
+            spoken(*keys),
+            of(rate(results, Name::Limitador, *keys, *workload)),
+            times(Name::Slot),
+            times(Name::DefaultIdle),
+            bytes.unwrap_or_else(|| "-".into()),
+        );
+    }
+    text
+}
+
 /// How long a simple key stays live after it was made.
 const LIVE_MS: u64 = 30_000;
 
@@ -170,7 +203,7 @@ fn memory(results: &Results) -> String {
          the keys.\n\n\
          | | keys | bytes per key | allowed | evicted live |\n|---|--:|--:|--:|--:|\n",
     );
-    for row in results.memory.iter().filter(|row| row.subject != Name::Nothing) {
+    for row in results.memory.iter().filter(|row| !matches!(row.subject, Name::Nothing | Name::Limitador)) {
         let allowed = row.bytes_max.map(|bytes| format!("{:.1}", bytes as f64 / f64::from(row.keys)));
         let mut evicted = if row.subject.is_ours() { percent(row.evicted_share()) } else { "never".into() };
         if row.subject == Name::Slot && row.fill_ms >= LIVE_MS {

@@ -44,6 +44,9 @@ pub(crate) struct Machine {
     pub(crate) rustc: String,
     pub(crate) governor: String,
     pub(crate) throttlecrab: String,
+    /// Nothing where it was not measured.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) limitador: String,
     pub(crate) mimalloc: String,
 }
 

@@ -2,7 +2,7 @@
 
 use crate::keys::Draws;
 use crate::ours::Ours;
-use crate::peers::{Governor, Nothing, Throttlecrab};
+use crate::peers::{Governor, Limitador, Nothing, Throttlecrab};
 
 /// Who is measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
@@ -16,13 +16,21 @@ pub(crate) enum Name {
     DefaultFull,
     Governor,
     Throttlecrab,
+    Limitador,
     /// Copies the keys and asks nobody: what the bench itself costs.
     Nothing,
 }
 
 impl Name {
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Slot, Self::DefaultIdle, Self::DefaultFull, Self::Governor, Self::Throttlecrab, Self::Nothing];
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Slot,
+        Self::DefaultIdle,
+        Self::DefaultFull,
+        Self::Governor,
+        Self::Throttlecrab,
+        Self::Limitador,
+        Self::Nothing,
+    ];
 
     /// The word for command lines.
     pub(crate) fn word(self) -> &'static str {
@@ -32,6 +40,7 @@ impl Name {
             Self::DefaultFull => "default_full",
             Self::Governor => "governor",
             Self::Throttlecrab => "throttlecrab",
+            Self::Limitador => "limitador",
             Self::Nothing => "nothing",
         }
     }
@@ -44,6 +53,7 @@ impl Name {
             Self::DefaultFull => "Tidegate, `sliding_window`, full keys",
             Self::Governor => "governor",
             Self::Throttlecrab => "throttlecrab",
+            Self::Limitador => "Limitador",
             Self::Nothing => "copying the key alone",
         }
     }
@@ -58,6 +68,7 @@ impl Name {
             Self::Slot | Self::DefaultIdle | Self::DefaultFull => Box::new(Ours::new(self, keys)),
             Self::Governor => Box::new(Governor::new()),
             Self::Throttlecrab => Box::new(Throttlecrab::new(keys)),
+            Self::Limitador => Box::new(Limitador::new(keys)),
             Self::Nothing => Box::new(Nothing),
         }
     }

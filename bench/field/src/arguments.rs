@@ -3,7 +3,7 @@
 use crate::plan::Extent;
 
 pub(crate) const USAGE: &str =
-    "usage: tidegate-bench-field [strangers] [--quick | --full | --smoke] [--write]";
+    "usage: tidegate-bench-field [strangers | growth] [--quick | --full | --smoke] [--write]";
 
 /// What was asked for.
 #[derive(PartialEq, Debug)]
@@ -11,6 +11,8 @@ pub(crate) enum Request {
     Run(Run),
     /// Generators that we did not write.
     Strangers(Run),
+    /// What a decision costs as things grow.
+    Growth(Run),
     /// What a run starts as the server with a fixed answer.
     Bare,
 }
@@ -26,6 +28,7 @@ pub(crate) struct Run {
 pub(crate) fn parse(words: &[String]) -> Result<Request, String> {
     let (request, words): (fn(Run) -> Request, _) = match words.split_first() {
         Some((first, rest)) if first == "strangers" => (Request::Strangers, rest),
+        Some((first, rest)) if first == "growth" => (Request::Growth, rest),
         _ => (Request::Run, words),
     };
     let mut run = Run { extent: Extent::Usual, write: false };
@@ -65,6 +68,7 @@ mod tests {
         assert_eq!(parsed("bare"), Ok(Request::Bare));
         let run = Run { extent: Extent::Quick, write: true };
         assert_eq!(parsed("strangers --quick --write"), Ok(Request::Strangers(run)));
+        assert_eq!(parsed("growth --quick --write"), Ok(Request::Growth(run)));
     }
 
     #[test]

@@ -20,6 +20,8 @@ mod results; // the raw numbers
 
 mod strangers; // generators that we did not write
 
+mod growth; // what a decision costs as things grow
+
 mod pages; // where it is published
 
 use std::path::{Path, PathBuf};
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
     let outcome = arguments::parse(&words).and_then(|request| match request {
         Request::Run(run) => run_all(run),
         Request::Strangers(run) => strangers::run(run),
+        Request::Growth(run) => growth::run(run),
         Request::Bare => bare::serve(bare::Kind::CurrentThread),
     });
     match outcome {

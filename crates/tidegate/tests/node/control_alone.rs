@@ -3,7 +3,8 @@
 use crate::control::{Admin, Kept};
 use crate::support::until;
 
-const CHECK: &str = r#"{"domain": "api", "descriptors": [{"entries": [{"key": "api_key", "value": "alice"}]}]}"#;
+const CHECK: &str =
+    r#"{"domain": "api", "descriptors": [{"entries": [{"key": "api_key", "value": "alice"}]}]}"#;
 
 #[tokio::test]
 async fn it_has_the_api_and_its_health_and_nothing_else() {

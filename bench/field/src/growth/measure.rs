@@ -1,0 +1,98 @@
+//! The nodes take turns, every other round backwards.
+
+use tidegate_bench_common::generator::{self, Calls, Used};
+use tidegate_bench_common::machine;
+use tidegate_bench_common::pin::Cores;
+use tidegate_bench_common::plan::{FEW, Span, turns};
+use tidegate_bench_common::process::{Process, node_command};
+use tidegate_bench_common::requests::Requests;
+use tidegate_bench_common::store::Store;
+use tidegate_clock::Stopwatch;
+
+use super::plan::{Case, Growing, rounds};
+use super::results::{Machine, Results, Row};
+use crate::plan::Extent;
+
+/// A node, and what it is asked.
+struct Node {
+    process: Process,
+    requests: Requests,
+    row: Row,
+}
+
+pub(crate) fn all(extent: Extent) -> Result<Results, String> {
+    let (cores_here, commit) = (machine::cores(), machine::commit()); // Before this thread is kept on one core.
+    let cores = Cores::find();
+    let store = Store::start(cores)?;
+    let machine = Machine {
+        cores: cores_here,
+        pinned: cores.is_some(),
+        cpu: machine::cpu(),
+        kernel: machine::kernel(),
+        rustc: machine::rustc(),
+        redis: store.version()?,
+        commit,
+    };
+    let mut nodes = Vec::new();
+    for case in Case::all(extent) {
+        eprintln!("a node with {} of {:?}", case.size, case.growing);
+        nodes.push(Node::start(case, cores, &store)?);
+    }
+    let (rounds, span) = rounds(extent);
+    for round in 0..rounds {
+        eprintln!("round {} of {rounds}", round + 1);
+        for turn in turns(round, nodes.len()) {
+            let node = &mut nodes[turn];
+            let first = round * node.requests.len() / rounds;
+            let counts = node.asked(&store, first, |calls| generator::closed(calls, FEW, span, None))?;
+            node.row.rounds.push(counts);
+        }
+    }
+    Ok(Results { extent, machine, rows: nodes.into_iter().map(|node| node.row).collect() })
+}
+
+impl Node {
+    /// Starts it, and has every caller ask once, so that its counter is there.
+    fn start(case: Case, cores: Option<Cores>, store: &Store) -> Result<Self, String> {
+        let watch = Stopwatch::start();
+        let process = Process::start("tidegate", cores, |folder| {
+            let rules = folder.join("rules.yaml");
+            std::fs::write(&rules, case.rules()).map_err(|error| format!("{}: {error}", rules.display()))?;
+            let mut command = node_command(folder, &rules)?;
+            command.args(["--counters-memory", case.memory()]);
+            if case.growing == Growing::TakesInRedis {
+                // It may wait long: a run with a single call that fails is no run.
+                command.args(["--store-url", &store.server().url(), "--store-timeout", "5s"]);
+                command.args(["--store-connect-timeout", "5s", "--node-deadline", "6s"]);
+                command.args(["--defaults-on-store-failure", "error"]);
+            }
+            Ok(command)
+        })?;
+        let start_ns = watch.elapsed().as_nanos() as u64;
+        let rss_start_bytes = process.rss_bytes()?;
+        let row = Row { case, start_ns, rss_start_bytes, rss_bytes: 0, rounds: Vec::new() };
+        let mut node = Self { process, requests: case.requests(), row };
+        let calls_max = Some(node.requests.len() as u64);
+        node.asked(store, 0, |calls| generator::closed(calls, FEW, Span::NONE, calls_max))?;
+        node.row.rss_bytes = node.process.rss_bytes()?;
+        Ok(node)
+    }
+
+    fn asked<T>(
+        &self,
+        store: &Store,
+        first: usize,
+        ask: impl FnOnce(&Calls<'_>) -> Result<T, String>,
+    ) -> Result<T, String> {
+        let in_redis = self.row.case.growing == Growing::TakesInRedis;
+        let used = || {
+            let mut used = Used { server_cpu_ns: self.process.cpu_ns()?, ..Used::default() };
+            if in_redis {
+                (used.store_cpu_ns, used.store_calls) = (store.cpu_ns()?, store.calls()?);
+            }
+            Ok(used)
+        };
+        let calls = Calls { address: self.process.address, requests: &self.requests, first, used: &used };
+        ask(&calls).map_err(|error| format!("{:?}: {error}", self.row.case))
+    }
+}
