@@ -86,6 +86,11 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
     match parse(arguments)? {
         Bench::Field { flags } => {
             shell::need_redis()?;
+            for need in [shell::need_nginx, shell::need_protoc] {
+                if let Err(Failure::Failed(reason) | Failure::Usage(reason)) = need() {
+                    eprintln!("{reason}"); // The page will name who is missing.
+                }
+            }
             timed(&mut node_command())?;
             timed(&mut field_build()?)?;
             timed(&mut field_command(&flags)?)
@@ -193,11 +198,13 @@ fn timed(command: &mut Command) -> Outcome {
     }
 }
 
-/// The comparison with others, with those who are there, at a size that says nothing about speed.
+/// The comparison with others, with those who are there, at a size that says nothing about speed; and its tests, built as it is, since
+/// that is most of what they take.
 pub(crate) fn field_smoke() -> Outcome {
     shell::need_redis()?;
     shell::run(&mut node_command())?;
     shell::run(&mut field_build()?)?;
+    shell::run(&mut field_cargo(&["test", "--quiet", "--release", "--workspace"])?)?;
     shell::run_quietly(&mut field_command(&[SMOKE])?)
 }
 

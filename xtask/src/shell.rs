@@ -233,6 +233,32 @@ pub(crate) fn need_redis() -> Outcome {
     })
 }
 
+/// Makes sure that protoc is there.
+pub(crate) fn need_protoc() -> Outcome {
+    need_package("protoc", "protobuf-compiler").map_err(|Missing| {
+        Failure::Failed(
+            "protoc is missing: throttlecrab-server cannot be built without it, nor ours compared with it\n\
+             Debian, Ubuntu: sudo apt-get install protobuf-compiler\n\
+             Fedora: sudo dnf install protobuf-compiler"
+                .into(),
+        )
+    })
+}
+
+/// Makes sure that nginx is there.
+pub(crate) fn need_nginx() -> Outcome {
+    let is_there = || answers(&mut program("nginx", &["-v"]));
+    if is_there() || (install_package("nginx", "nginx-light") && is_there()) {
+        return Ok(());
+    }
+    Err(Failure::Failed(
+        "nginx is missing: ours cannot be compared with its `limit_req`\n\
+         Debian, Ubuntu: sudo apt-get install nginx-light\n\
+         Fedora: sudo dnf install nginx"
+            .into(),
+    ))
+}
+
 /// Makes sure that PostgreSQL is there. `tidegate-testbed` knows where to look: its programs are rarely on the `PATH`.
 pub(crate) fn need_postgres() -> Outcome {
     let is_found = || {

@@ -140,8 +140,8 @@ fn parse(arguments: &[String]) -> Result<(bool, Vec<&'static Group>), Failure> {
 
 fn format() -> Result<Done, Failure> {
     shell::need_component("rustfmt", "fmt")?;
-    // What is fuzzed is a workspace of its own.
-    for manifest in ["Cargo.toml", "fuzz/Cargo.toml"] {
+    // Two are workspaces of their own.
+    for manifest in ["Cargo.toml", "bench/field/Cargo.toml", "fuzz/Cargo.toml"] {
         let path = format!("--manifest-path={manifest}");
         shell::run(&mut shell::cargo(&["fmt", &path, "--all", "--check"])).map_err(
             |failure| match failure {
@@ -157,7 +157,9 @@ fn format() -> Result<Done, Failure> {
 
 fn lint() -> Result<Done, Failure> {
     shell::need_component("clippy", "clippy")?;
-    passed(shell::run(&mut shell::cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])))
+    let words = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
+    shell::run(&mut shell::cargo(&words))?;
+    passed(shell::run(&mut bench::field_cargo(&words)?))
 }
 
 fn tidy() -> Result<Done, Failure> {
@@ -233,6 +235,7 @@ fn bench() -> Result<Done, Failure> {
         bench::rls_smoke()?; // or of other processes.
         bench::redis_smoke()?;
         bench::control_smoke()?;
+        bench::field_smoke()?;
     }
     match bench::Tools::find() {
         Ok(tools) => passed(bench::steps(&tools, false)),

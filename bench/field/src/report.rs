@@ -226,7 +226,7 @@ fn memory(results: &Results) -> String {
             median(row.start_ns.iter().map(|ns| *ns as f64)) / 1e6,
         );
     }
-    text + "\n*For each* is what the process grew by, with connections and buffers: a sense of size. Ours has its table from the start.\n"
+    text + "\n*For each* is what the process grew by, with connections and buffers: a sense of size. Ours has a\ntable of a fixed size, whose memory the system gives it in large pages as callers come.\n"
 }
 
 fn seen(results: &Results) -> String {

@@ -1,15 +1,24 @@
 //! Limitador's library in a thin server of ours (`bench/field/limitador`): its own server is in no registry.
+//!
+//! As it is published, its storage in Redis does not compile without the one on disk, which is RocksDB: the module `bin`, which both use, is
+//! compiled for the latter only. For the peer on Redis a copy of the library is made in the cache folder, in which that one line is missing;
+//! nothing that runs is changed.
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tidegate_bench_common::process::{Process, sibling};
 use tidegate_bench_common::requests::Requests;
 
-use super::{Family, Found, Install, Peer, Rule, Site, push_rls};
+use super::{Family, Found, Install, Peer, Rule, Site, cache, push_rls};
 
 /// As in the manifest of the server.
 const VERSION: &str = "0.14.0";
 const SERVER: &str = "tidegate-bench-limitador";
+/// The line that keeps it from compiling, in the file where it stands, and what it is about.
+const KEYS: &str = "src/storage/keys.rs";
+const ONLY_ON_DISK: &str = "#[cfg(feature = \"disk_storage\")]\npub mod bin {";
+const ALWAYS: &str = "pub mod bin {";
 
 /// Counters in its memory.
 pub(crate) struct Memory;
@@ -65,11 +74,19 @@ impl Peer for Redis {
         Family::Redis
     }
 
-    fn find(&self, _: Install) -> Result<Found, String> {
-        Err(format!(
-            "the library ({VERSION}, and each before back to 0.11) does not compile with its feature `redis_storage` \
-             unless RocksDB is built for `disk_storage` too"
-        ))
+    fn find(&self, install: Install) -> Result<Found, String> {
+        let folder = cache::folder("limitador-redis", VERSION)?;
+        let program = folder.join(SERVER);
+        if !program.is_file() {
+            match install {
+                Install::Yes => build(&folder)?,
+                Install::No => return Err("it is not built, and nothing is now".into()),
+            }
+        }
+        Ok(Found {
+            program,
+            version: format!("{VERSION}, one line changed so that it compiles without RocksDB"),
+        })
     }
 
     fn start(&self, site: &Site<'_>) -> Result<Process, String> {
@@ -90,4 +107,81 @@ fn start(name: &'static str, site: &Site<'_>, storage: [String; 2]) -> Result<Pr
         }
         Ok(command)
     })
+}
+
+/// Builds the server with the copy, beside its place, and moves it there when it is whole.
+fn build(folder: &Path) -> Result<(), String> {
+    let of = |what: &str, error: std::io::Error| format!("{what}: {error}");
+    let (library, server) = (folder.join("library"), folder.join("server"));
+    copy(&published()?, &library).map_err(|error| of("the library cannot be copied", error))?;
+    let path = library.join(KEYS);
+    let text = std::fs::read_to_string(&path).map_err(|error| of(KEYS, error))?;
+    if !text.contains(ONLY_ON_DISK) {
+        return Err(format!("{KEYS} is not as it was: perhaps it compiles by itself now"));
+    }
+    std::fs::write(&path, text.replace(ONLY_ON_DISK, ALWAYS)).map_err(|error| of(KEYS, error))?;
+    let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("limitador");
+    copy(&ours, &server).map_err(|error| of("the server cannot be copied", error))?;
+    let manifest =
+        std::fs::read_to_string(ours.join("Cargo.toml")).map_err(|error| of("the manifest", error))?;
+    let manifest = manifest_beside(&manifest, &ours.join("../../common"));
+    std::fs::write(server.join("Cargo.toml"), manifest).map_err(|error| of("the manifest", error))?;
+    let mut command = cache::cargo();
+    command.args(["build", "--quiet", "--release", "--features", "redis"]);
+    command.arg("--target-dir").arg(folder.join("target")).current_dir(&server);
+    cache::run("Limitador's library with its storage in Redis", &mut command)?;
+    let built = folder.join("target").join("release").join(SERVER);
+    std::fs::rename(built, folder.join(SERVER)).map_err(|error| of("it cannot be moved", error))
+}
+
+/// Where cargo keeps the library as it was published.
+fn published() -> Result<PathBuf, String> {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("limitador").join("Cargo.toml");
+    let mut command = cache::cargo();
+    command.args(["metadata", "--format-version=1", "--manifest-path"]).arg(manifest);
+    let output = command.output().map_err(|error| format!("cargo does not start: {error}"))?;
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout)
+        .map_err(|error| format!("`cargo metadata` is not JSON: {error}"))?;
+    let packages = metadata["packages"].as_array().into_iter().flatten();
+    let mut found =
+        packages.filter(|package| package["name"] == "limitador" && package["version"] == VERSION);
+    let manifest = found.next().and_then(|package| package["manifest_path"].as_str());
+    let folder = manifest.and_then(|manifest| Path::new(manifest).parent());
+    folder.map(Path::to_path_buf).ok_or_else(|| format!("cargo knows no limitador {VERSION}"))
+}
+
+/// The manifest of the server, for a place outside the tree, with the copy in the place of the library.
+fn manifest_beside(manifest: &str, common: &Path) -> String {
+    let common = format!("path = \"{}\"", common.display());
+    let alone = "[workspace]\n\n[patch.crates-io]\nlimitador = { path = \"../library\" }\n\n\
+                 [profile.release]\nlto = \"thin\"\ncodegen-units = 1\n";
+    manifest.replace("path = \"../../common\"", &common).replace("[lints]\nworkspace = true\n", alone)
+}
+
+fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        let (source, target) = (entry.path(), to.join(entry.file_name()));
+        if entry.file_type()?.is_dir() {
+            copy(&source, &target)?;
+        } else {
+            std::fs::copy(&source, &target)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_manifest_of_the_copy_names_the_copy_and_nothing_in_the_tree_by_half() {
+        let manifest = manifest_beside(include_str!("../../limitador/Cargo.toml"), Path::new("/tree/common"));
+        assert!(manifest.contains("tidegate-bench-common = { path = \"/tree/common\" }"), "{manifest}");
+        assert!(manifest.contains("limitador = { path = \"../library\" }"), "{manifest}");
+        assert!(!manifest.contains("lints"), "{manifest}");
+        assert!(manifest.contains(&format!("limitador = {{ version = \"={VERSION}\"")), "{manifest}");
+    }
 }
