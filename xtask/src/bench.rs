@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: how fast are we? Six answers, see [`Bench`].
+//! `cargo xtask bench`: how fast are we, and how exact? Eight answers, see [`Bench`].
 //!
 //! Without a name it is the comparison with others of our kind over the network: the package `bench/field`, a workspace of its own.
 //!
@@ -36,6 +36,12 @@ pub(crate) fn details() -> String {
          {FULL}   ten million keys, longer turns\n  \
          {SMOKE}  with those who are there already: does it run at all?\n  \
          {WRITE}  write bench/results/field.md, field.json and plots, to be committed, instead of printing\n\n\
+         accuracy: asks everybody of that comparison for a few keys far above their limit, without a pause and in bursts at the edge of a\n\
+         window, and prints Markdown: what was admitted in the worst window, as a multiple of the limit, beside what is promised. Two\n\
+         minutes.\n  \
+         {QUICK}  few bursts, a minute\n  \
+         {SMOKE}  with those who are there already: does it run at all?\n  \
+         {WRITE}  write bench/results/accuracy.md and accuracy.json, to be committed, instead of printing\n\n\
          strangers: calls a node by generators that we did not write (ghz and h2load over gRPC, wrk over HTTP) in turns with ours, holds what\n\
          each says against what the node counted, accounts for every call of mixed loads, and sends h2spec to every port. Three minutes;\n\
          ghz and h2spec are built by Go into the user's cache folder, once.\n  \
@@ -95,6 +101,12 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
             timed(&mut field_build()?)?;
             timed(&mut field_command(&flags)?)
         }
+        Bench::Accuracy { flags } => {
+            shell::need_redis()?;
+            timed(&mut node_command())?;
+            timed(&mut field_build()?)?;
+            timed(&mut field_command(&[&["accuracy"], &flags[..]].concat())?)
+        }
         Bench::Strangers { flags } => {
             shell::need_generators();
             timed(&mut node_command())?;
@@ -131,6 +143,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
 #[derive(PartialEq, Debug)]
 enum Bench {
     Field { flags: Vec<&'static str> },
+    Accuracy { flags: Vec<&'static str> },
     Strangers { flags: Vec<&'static str> },
     Growth { flags: Vec<&'static str> },
     Steps { save: bool },
@@ -146,6 +159,7 @@ const FIELD: &str = "field";
 /// The benches by name, each with its flags.
 const BENCHES: &[(&str, &[&str])] = &[
     (FIELD, &[QUICK, FULL, SMOKE, WRITE]),
+    ("accuracy", &[QUICK, SMOKE, WRITE]),
     ("strangers", &[QUICK, SMOKE, WRITE]),
     ("growth", &[QUICK, FULL, SMOKE, WRITE]),
     ("steps", &[SAVE]),
@@ -178,6 +192,7 @@ fn parse(arguments: &[String]) -> Result<Bench, Failure> {
     }
     Ok(match *name {
         FIELD => Bench::Field { flags },
+        "accuracy" => Bench::Accuracy { flags },
         "strangers" => Bench::Strangers { flags },
         "growth" => Bench::Growth { flags },
         "steps" => Bench::Steps { save: !flags.is_empty() },
@@ -206,6 +221,14 @@ pub(crate) fn field_smoke() -> Outcome {
     shell::run(&mut field_build()?)?;
     shell::run(&mut field_cargo(&["test", "--quiet", "--release", "--workspace"])?)?;
     shell::run_quietly(&mut field_command(&[SMOKE])?)
+}
+
+/// How many those admit who are there.
+pub(crate) fn accuracy_smoke() -> Outcome {
+    shell::need_redis()?;
+    shell::run(&mut node_command())?;
+    shell::run(&mut field_build()?)?;
+    shell::run_quietly(&mut field_command(&["accuracy", SMOKE])?)
 }
 
 /// Generators that we did not write, those that are there.
@@ -483,6 +506,7 @@ mod tests {
         for (line, bench) in [
             ("", Bench::Field { flags: vec![] }),
             ("--full --write", Bench::Field { flags: vec![FULL, WRITE] }),
+            ("accuracy --quick", Bench::Accuracy { flags: vec![QUICK] }),
             ("strangers --write", Bench::Strangers { flags: vec![WRITE] }),
             ("growth --full", Bench::Growth { flags: vec![FULL] }),
             ("steps", Bench::Steps { save: false }),

@@ -236,6 +236,9 @@ fn bench() -> Result<Done, Failure> {
         bench::redis_smoke()?;
         bench::control_smoke()?;
         bench::field_smoke()?;
+        bench::accuracy_smoke()?;
+        bench::growth_smoke()?;
+        bench::strangers_smoke()?;
     }
     match bench::Tools::find() {
         Ok(tools) => passed(bench::steps(&tools, false)),

@@ -3,12 +3,14 @@
 use crate::plan::Extent;
 
 pub(crate) const USAGE: &str =
-    "usage: tidegate-bench-field [strangers | growth] [--quick | --full | --smoke] [--write]";
+    "usage: tidegate-bench-field [accuracy | growth | strangers] [--quick | --full | --smoke] [--write]";
 
 /// What was asked for.
 #[derive(PartialEq, Debug)]
 pub(crate) enum Request {
     Run(Run),
+    /// How many are admitted, and not how fast.
+    Accuracy(Run),
     /// Generators that we did not write.
     Strangers(Run),
     /// What a decision costs as things grow.
@@ -27,6 +29,7 @@ pub(crate) struct Run {
 
 pub(crate) fn parse(words: &[String]) -> Result<Request, String> {
     let (request, words): (fn(Run) -> Request, _) = match words.split_first() {
+        Some((first, rest)) if first == "accuracy" => (Request::Accuracy, rest),
         Some((first, rest)) if first == "strangers" => (Request::Strangers, rest),
         Some((first, rest)) if first == "growth" => (Request::Growth, rest),
         _ => (Request::Run, words),
@@ -67,6 +70,7 @@ mod tests {
         }
         assert_eq!(parsed("bare"), Ok(Request::Bare));
         let run = Run { extent: Extent::Quick, write: true };
+        assert_eq!(parsed("accuracy --quick --write"), Ok(Request::Accuracy(run)));
         assert_eq!(parsed("strangers --quick --write"), Ok(Request::Strangers(run)));
         assert_eq!(parsed("growth --quick --write"), Ok(Request::Growth(run)));
     }

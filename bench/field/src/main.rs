@@ -18,6 +18,7 @@ mod plot; // pictures from raw numbers
 mod report; // Markdown from raw numbers
 mod results; // the raw numbers
 
+mod accuracy; // how many they admit
 mod strangers; // generators that we did not write
 
 mod growth; // what a decision costs as things grow
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let outcome = arguments::parse(&words).and_then(|request| match request {
         Request::Run(run) => run_all(run),
+        Request::Accuracy(run) => accuracy::run(run),
         Request::Strangers(run) => strangers::run(run),
         Request::Growth(run) => growth::run(run),
         Request::Bare => bare::serve(bare::Kind::CurrentThread),

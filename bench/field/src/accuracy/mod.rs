@@ -1,0 +1,23 @@
+//! `cargo xtask bench accuracy`: how many does everybody admit, against the limit that everybody has?
+//!
+//! The generator asks for a few keys far more often than their limit allows, and remembers of every admission when it was asked for and when
+//! the answer was here ([`measure`]). Somebody outside can tell no more of when it was decided; so what is counted is what lies in a
+//! window of the limit's length for certain ([`tidegate_bench_common::windows`]).
+
+mod measure; // everybody in turn
+mod report; // Markdown from raw numbers
+mod results; // the raw numbers
+
+use crate::arguments::Run;
+
+/// Measures, and prints the page or writes it where it is published.
+pub(crate) fn run(run: Run) -> Result<(), String> {
+    let results = measure::all(run.extent)?;
+    let markdown = report::markdown(&results);
+    if !run.write {
+        println!("{markdown}");
+        return Ok(());
+    }
+    let json = results.json().map_err(|error| format!("the numbers are no JSON: {error}"))?;
+    crate::pages::write(&[("accuracy.json", json), ("accuracy.md", markdown)])
+}

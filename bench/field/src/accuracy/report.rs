@@ -1,0 +1,134 @@
+//! Markdown from the raw numbers. Pure, so that a test can make the published page again.
+
+use super::results::{Admitted, Results, Row};
+
+/// Some admit the call that fills their burst beside it; nobody is accused of one in a thousand.
+const ROUNDING: f64 = 0.002;
+
+/// The whole page.
+pub(crate) fn markdown(results: &Results) -> String {
+    let (amount, window_s) = (results.amount, results.window_s);
+    let flag = results.extent.flag().map(|flag| format!("{flag} ")).unwrap_or_default();
+    let mut page = format!(
+        "# Admitted against the limit, under concurrency\n\n\
+         Made by `cargo xtask bench accuracy {flag}--write` from the raw numbers in `accuracy.json`.{}\n\n\
+         {}. The limit is {amount} in {window_s} s for each key, for everybody in the same run.\n\n\
+         | | counts by | promises at most | worst window, asked without a pause | worst window, burst at the edge | \
+         admitted ÷ limit × time | asked ÷ limit |\n\
+         |---|---|--:|--:|--:|--:|--:|\n",
+        results.extent.remark(),
+        results.machine,
+    );
+    for row in &results.rows {
+        page += &line(results, row);
+    }
+    for missing in &results.missing {
+        let reason = missing.reason.lines().next().unwrap_or_default();
+        page += &format!("\n**Missing: {}** ({reason}).\n", missing.title);
+    }
+    page + &how(results)
+}
+
+fn line(results: &Results, row: &Row) -> String {
+    let limit = f64::from(results.amount);
+    let worst = |all: &[Admitted]| {
+        let of = |figure: fn(&Admitted) -> u64| all.iter().map(figure).max().map(|most| most as f64 / limit);
+        match (of(|it| it.at_least), of(|it| it.at_most)) {
+            (Some(least), Some(most)) => {
+                let broken = row.promised.is_some_and(|promised| least > promised + ROUNDING);
+                format!("**{least:.3}**{} (≤ {most:.3})", if broken { " **more than promised**" } else { "" })
+            }
+            _ => "-".into(),
+        }
+    };
+    let seconds: f64 = row.steady.iter().map(|it| it.wall_ns as f64 / 1e9).sum();
+    let allowed = limit * seconds / f64::from(results.window_s);
+    let of = |figure: fn(&Admitted) -> u64| row.steady.iter().map(figure).sum::<u64>() as f64 / allowed;
+    let title = if row.is_ours { format!("**{}**", row.title) } else { row.title.clone() };
+    format!(
+        "| {title} {} | {} | {} | {} | {} | {:.3} | {:.1} |\n",
+        row.version,
+        row.algorithm,
+        row.promised.map_or("-".into(), |promised| format!("{promised:.3}")),
+        worst(&row.steady),
+        worst(&row.edges),
+        of(|it| it.admitted),
+        of(|it| it.asked),
+    )
+}
+
+fn how(results: &Results) -> String {
+    let keys = results.rows.first().map_or(0, |row| row.steady.len());
+    let edges = results.rows.first().map_or(0, |row| row.edges.len());
+    let seconds =
+        results.rows.first().and_then(|row| row.steady.first()).map_or(0.0, |it| it.wall_ns as f64 / 1e9);
+    format!(
+        "\n## What was measured, and how\n\n\
+         - The generator notes of every call when it was sent and when its answer was here. An admission was decided somewhere between the\n  \
+         two, so it lies in a window for certain only if both do. The figure in bold is the most that were *certainly* admitted within some\n  \
+         window of {} s, divided by the limit; in brackets what it can have been at most, with all that was under way at its ends.\n\
+         - *Asked without a pause*: {keys} keys, all at the same time, for {seconds:.1} s, in a closed loop of 2 connections × 128 calls \
+         (HTTP: 64 × 1).\n\
+         - *Burst at the edge*: one call at the beginning of a second of the clock, nothing for 0.8 s, then calls without a pause until 0.3 s\n  \
+         into the next second: {edges} times, each with a new key, the worst of them. The one call is for those whose windows begin with the\n  \
+         first call instead of with the clock's second.\n\
+         - *Promises*: a fixed window admits its limit before the edge and again after it; a bucket or GCRA with a burst of the limit admits\n  \
+         that burst, and what flows back meanwhile: both up to twice the limit. The node's sliding window says with every answer how far it\n  \
+         may be off: here by 48 units (`docs/algorithms.md`).\n\
+         - *Admitted ÷ limit × time* says whether somebody refuses what the limit allows: 1 is exact, a first window or a burst adds to it.\n",
+        results.window_s,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Extent;
+
+    /// The page cannot say what the numbers do not.
+    #[test]
+    fn the_published_page_is_made_from_the_published_numbers() {
+        let Some([json, page]) = crate::pages::read(["accuracy.json", "accuracy.md"]) else { return };
+        let results: Results = serde_json::from_str(&json).expect("raw numbers");
+        let again = "make it again: cargo xtask bench accuracy --write";
+        assert_eq!(markdown(&results), page, "{again}");
+        assert_eq!(results.json().expect("JSON"), json, "{again}");
+    }
+
+    #[test]
+    fn the_worst_window_of_all_keys_counts_and_a_broken_promise_stands_out() {
+        let admitted = |at_least, at_most| Admitted {
+            asked: 20_000,
+            admitted: 2_000,
+            wall_ns: 2_000_000_000,
+            at_least,
+            at_most,
+        };
+        let mut row = Row {
+            word: "some".into(),
+            title: "Somebody".into(),
+            version: "1.0".into(),
+            algorithm: "fixed window".into(),
+            is_ours: false,
+            promised: Some(2.0),
+            steady: vec![admitted(1_000, 1_010), admitted(1_500, 1_600)],
+            edges: vec![],
+        };
+        let machine = "a machine".into();
+        let (amount, window_s) = (1_000, 1);
+        let mut results = Results {
+            extent: Extent::Smoke,
+            machine,
+            amount,
+            window_s,
+            rows: vec![row.clone()],
+            missing: vec![],
+        };
+        let text = markdown(&results);
+        let line = "| Somebody 1.0 | fixed window | 2.000 | **1.500** (≤ 1.600) | - | 1.000 | 10.0 |";
+        assert!(text.contains(line), "{text}");
+        row.promised = Some(1.048);
+        results.rows = vec![row];
+        assert!(markdown(&results).contains("**1.500** **more than promised** (≤ 1.600)"));
+    }
+}
