@@ -108,7 +108,7 @@ impl Plan {
         let (keys, rounds, starts, warm_ms, measured_ms) = match extent {
             Extent::Smoke => (1_000, 1, 1, 30, 100),
             Extent::Quick => (100_000, 2, 1, 100, 500),
-            Extent::Usual => (100_000, 5, 3, 200, 1_000),
+            Extent::Usual => (100_000, 7, 3, 200, 1_000),
             Extent::Full => (10_000_000, 9, 5, 300, 2_000),
         };
         let span =

@@ -1,8 +1,8 @@
 //! Limitador's library in a thin server of ours (`bench/field/limitador`): its own server is in no registry.
 //!
-//! As it is published, its storage in Redis does not compile without the one on disk, which is RocksDB: the module `bin`, which both use, is
-//! compiled for the latter only. For the peer on Redis a copy of the library is made in the cache folder, in which that one line is missing;
-//! nothing that runs is changed.
+//! As it is published, its storage in Redis does not compile without the one on disk, which is RocksDB: a module and a function that both
+//! use are compiled for the latter only. For the peer on Redis a copy of the library is made in the cache folder, in which those two
+//! conditions are missing; nothing that runs is changed.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,10 +15,10 @@ use super::{Family, Found, Install, Peer, Rule, Site, cache, push_rls};
 /// As in the manifest of the server.
 const VERSION: &str = "0.14.0";
 const SERVER: &str = "tidegate-bench-limitador";
-/// The line that keeps it from compiling, in the file where it stands, and what it is about.
-const KEYS: &str = "src/storage/keys.rs";
-const ONLY_ON_DISK: &str = "#[cfg(feature = \"disk_storage\")]\npub mod bin {";
-const ALWAYS: &str = "pub mod bin {";
+/// What keeps it from compiling: a condition, the file where it stands, and what it is about.
+const ONLY_ON_DISK: &str = "#[cfg(feature = \"disk_storage\")]";
+const NEEDED: [(&str, &str); 2] =
+    [("src/storage/keys.rs", "pub mod bin {"), ("src/counter.rs", "pub(crate) fn variables_for_key(")];
 
 /// Counters in its memory.
 pub(crate) struct Memory;
@@ -85,7 +85,7 @@ impl Peer for Redis {
         }
         Ok(Found {
             program,
-            version: format!("{VERSION}, one line changed so that it compiles without RocksDB"),
+            version: format!("{VERSION}, two conditions removed so that it compiles without RocksDB"),
         })
     }
 
@@ -114,12 +114,13 @@ fn build(folder: &Path) -> Result<(), String> {
     let of = |what: &str, error: std::io::Error| format!("{what}: {error}");
     let (library, server) = (folder.join("library"), folder.join("server"));
     copy(&published()?, &library).map_err(|error| of("the library cannot be copied", error))?;
-    let path = library.join(KEYS);
-    let text = std::fs::read_to_string(&path).map_err(|error| of(KEYS, error))?;
-    if !text.contains(ONLY_ON_DISK) {
-        return Err(format!("{KEYS} is not as it was: perhaps it compiles by itself now"));
+    for (file, what) in NEEDED {
+        let path = library.join(file);
+        let text = std::fs::read_to_string(&path).map_err(|error| of(file, error))?;
+        let text = mended(&text, what)
+            .ok_or_else(|| format!("{file} is not as it was: perhaps it compiles by itself now"))?;
+        std::fs::write(&path, text).map_err(|error| of(file, error))?;
     }
-    std::fs::write(&path, text.replace(ONLY_ON_DISK, ALWAYS)).map_err(|error| of(KEYS, error))?;
     let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("limitador");
     copy(&ours, &server).map_err(|error| of("the server cannot be copied", error))?;
     let manifest =
@@ -132,6 +133,13 @@ fn build(folder: &Path) -> Result<(), String> {
     cache::run("Limitador's library with its storage in Redis", &mut command)?;
     let built = folder.join("target").join("release").join(SERVER);
     std::fs::rename(built, folder.join(SERVER)).map_err(|error| of("it cannot be moved", error))
+}
+
+/// Without the condition before `what`.
+fn mended(text: &str, what: &str) -> Option<String> {
+    let (before, after) = text.split_once(what)?;
+    let before = before.trim_end().strip_suffix(ONLY_ON_DISK)?;
+    Some([before, what, after].concat())
 }
 
 /// Where cargo keeps the library as it was published.
@@ -175,6 +183,15 @@ fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_the_condition_before_what_is_needed_goes() {
+        let text = "#[cfg(feature = \"disk_storage\")]\nmod a {}\n    #[cfg(feature = \"disk_storage\")]\n    mod b {}\n";
+        let mended_b = "#[cfg(feature = \"disk_storage\")]\nmod a {}\n    mod b {}\n";
+        assert_eq!(mended(text, "mod b {").as_deref(), Some(mended_b));
+        assert_eq!(mended(mended_b, "mod b {"), None, "it is mended already");
+        assert_eq!(mended(text, "mod c {"), None);
+    }
 
     #[test]
     fn the_manifest_of_the_copy_names_the_copy_and_nothing_in_the_tree_by_half() {
