@@ -49,8 +49,9 @@ const VERBS: &[Verb] = &[
     },
     Verb {
         name: "bench",
-        arguments: "steps [--save] | (core | rls | redis | control) [--quick | --smoke] [--write]",
-        about: "count the instructions of each step, or time counters and calls beside others",
+        arguments: "[--quick | --full | --smoke] [--write] | steps [--save] | \
+                    (accuracy | strangers | core | rls | redis | control) [--quick | --smoke] [--write]",
+        about: "compare a node with others of its kind, count the instructions of each step, or time one thing alone",
         details: bench::details,
         run: bench::run,
     },
@@ -225,7 +226,7 @@ mod tests {
     fn a_wrong_word_is_told_the_usage() {
         assert!(usage_error("").contains("usage: cargo xtask <verb>"));
         assert!(usage_error("test --wat").contains("usage: cargo xtask test [--fail-fast] [GROUP...]"));
-        assert!(usage_error("bench").contains("usage: cargo xtask bench steps [--save] | (core"));
+        assert!(usage_error("bench --wat").contains("usage: cargo xtask bench [--quick | --full"));
         assert!(usage_error("help test lint").contains("one too many"));
     }
 
