@@ -8,6 +8,7 @@ use std::time::Duration;
 use tidegate_clock::Stopwatch;
 
 use crate::process::Entrance;
+use crate::results::Counts;
 use crate::tally::Tally;
 
 /// How long an answer may take; a busy machine is slow.
@@ -50,6 +51,37 @@ impl Account {
             std::thread::park_timeout(Duration::from_millis(20)); // Nobody unparks us; were it so, we would only look earlier.
         }
     }
+}
+
+/// What was done, and what became of all its calls.
+pub trait Made {
+    /// From the first call to the last.
+    fn tally(&self) -> &Tally;
+}
+
+impl Made for Counts {
+    fn tally(&self) -> &Tally {
+        &self.all
+    }
+}
+
+impl<T> Made for (Counts, T) {
+    fn tally(&self) -> &Tally {
+        &self.0.all
+    }
+}
+
+/// Does some work that calls a node, and fails if the node counted other calls. With somebody who is none it is only done.
+pub fn accounted<T: Made>(
+    node: Option<(SocketAddr, Entrance)>,
+    work: impl FnOnce() -> Result<T, String>,
+) -> Result<T, String> {
+    let account = node.map(|(metrics, entrance)| Account::open(metrics, entrance)).transpose()?;
+    let done = work()?;
+    if let Some(account) = account {
+        account.close(done.tally())?;
+    }
+    Ok(done)
 }
 
 /// The page of metrics as it is now.
@@ -152,6 +184,10 @@ ratelimit_store_failures_total{policy=\"error\"} 2
         assert_eq!(account.close(&ours), Ok(ours), "it may be counted a moment later");
         let account = Account::open(node(vec![page(10), page(14)]), Entrance::Rls).expect("an account");
         let message = account.close(&ours).expect_err("four are not five");
+        let work = || Ok(Counts { all: ours, ..Counts::default() });
+        let node = (node(vec![page(10), page(14)]), Entrance::Rls);
+        assert_eq!(accounted(Some(node), work).expect_err("the same"), message);
+        assert!(accounted(None, work).is_ok(), "nobody to ask");
         assert!(message.contains("counted 5 allowed") && message.contains("say 4 allowed"), "{message}");
     }
 }

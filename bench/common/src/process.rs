@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -20,6 +20,8 @@ pub struct Process {
     pub address: SocketAddr,
     /// How it was started, as one would type it; its folder is `.`.
     pub command: String,
+    /// Where it tells its metrics, and by which entrance it is called, if it is a node.
+    pub metrics: Option<(SocketAddr, Entrance)>,
     process: Child,
     _folder: Folder,
 }
@@ -68,15 +70,27 @@ impl Process {
         cores: Option<Cores>,
         command: impl FnOnce(&Path) -> Result<Command, String>,
     ) -> Result<Self, String> {
-        Self::start_for(Entrance::Rls, name, cores, command)
+        Self::start_and_read(name, cores, command, |output| Some((listens_on(output, Entrance::Rls)?, None)))
     }
 
-    /// The same for another entrance.
-    pub fn start_for(
+    /// The same of a node, for one of its entrances. It says where the other is too, and that tells its metrics.
+    pub fn start_node(
         entrance: Entrance,
         name: &'static str,
         cores: Option<Cores>,
         command: impl FnOnce(&Path) -> Result<Command, String>,
+    ) -> Result<Self, String> {
+        Self::start_and_read(name, cores, command, |mut output| {
+            let (rls, http) = (listens_on(&mut output, Entrance::Rls)?, listens_on(output, Entrance::Http)?);
+            Some((if entrance == Entrance::Rls { rls } else { http }, Some((http, entrance))))
+        })
+    }
+
+    fn start_and_read(
+        name: &'static str,
+        cores: Option<Cores>,
+        command: impl FnOnce(&Path) -> Result<Command, String>,
+        read: impl FnOnce(BufReader<ChildStdout>) -> Option<(SocketAddr, Option<(SocketAddr, Entrance)>)>,
     ) -> Result<Self, String> {
         let folder = Folder::new(name)?;
         let mut command = command(folder.path())?;
@@ -84,8 +98,10 @@ impl Process {
         let spoken = spoken(&command, folder.path());
         let mut process = folder.spawn(cores, command)?;
         let output = process.stdout.take().ok_or("a child without an output")?;
-        match listens_on(BufReader::new(output), entrance) {
-            Some(address) => Ok(Self { name, address, command: spoken, process, _folder: folder }),
+        match read(BufReader::new(output)) {
+            Some((address, metrics)) => {
+                Ok(Self { name, address, command: spoken, metrics, process, _folder: folder })
+            }
             None => Err(folder.gave_up(process)),
         }
     }
@@ -110,7 +126,7 @@ impl Process {
             }
             std::thread::yield_now(); // It may be waiting for this very core.
         }
-        Ok(Self { name, address, command: spoken, process, _folder: folder })
+        Ok(Self { name, address, command: spoken, metrics: None, process, _folder: folder })
     }
 
     /// What it has used of its processor so far, all its threads together.

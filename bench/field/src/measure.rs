@@ -1,5 +1,6 @@
 //! Everybody in turn, and ours before and after each of them.
 
+use tidegate_bench_common::accounting::Made;
 use tidegate_bench_common::figures::median;
 use tidegate_bench_common::generator::{self, Calls, Used};
 use tidegate_bench_common::machine;
@@ -229,7 +230,7 @@ impl<'a> Bench<'a> {
         done
     }
 
-    fn asked<T>(
+    fn asked<T: Made>(
         &self,
         subject: &Subject,
         round: usize,

@@ -1,5 +1,6 @@
 //! Somebody who was found, started and seen refusing, and who can be called now.
 
+use tidegate_bench_common::accounting::{Made, accounted};
 use tidegate_bench_common::generator::{self, Calls, Used};
 use tidegate_bench_common::plan::{Load, Span};
 use tidegate_bench_common::process::Process;
@@ -63,8 +64,8 @@ impl Subject {
         Ok((subject, row))
     }
 
-    /// Calls it, beginning with the request of this number.
-    pub(crate) fn asked<T>(
+    /// Calls it, beginning with the request of this number. Where it is a node, it has to have counted the same calls.
+    pub(crate) fn asked<T: Made>(
         &self,
         store: &Store,
         requests: &Requests,
@@ -79,7 +80,8 @@ impl Subject {
             Ok(used)
         };
         let calls = Calls { address: self.process.address, requests, first, used: &used };
-        ask(&calls).map_err(|error| format!("{}: {error}", self.peer.title()))
+        accounted(self.process.metrics, || ask(&calls))
+            .map_err(|error| format!("{}: {error}", self.peer.title()))
     }
 
     fn first_answer(&self, store: &Store) -> Result<(), String> {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tidegate_bench_common::accounting::{Made, accounted};
 use tidegate_bench_common::generator::{self, Calls, Used};
 use tidegate_bench_common::pin::Cores;
 use tidegate_bench_common::plan::{FEW, Load, Span, turns};
@@ -93,7 +94,8 @@ impl Bench<'_> {
         Ok(rows)
     }
 
-    fn asked<T>(
+    /// A turn of one subject. Where it is the node, it has to have counted the same calls.
+    fn asked<T: Made>(
         &self,
         subject: Subject,
         round: usize,
@@ -105,7 +107,8 @@ impl Bench<'_> {
         let used = || server.used();
         let address = server.process.address;
         let calls = Calls { address, requests: &self.requests, first, used: &used };
-        ask(&calls).map_err(|error| format!("{}: {error}", subject.word()))
+        accounted(server.process.metrics, || ask(&calls))
+            .map_err(|error| format!("{}: {error}", subject.word()))
     }
 }
 

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use tidegate_bench_common::generator::Used;
 use tidegate_bench_common::pin::Cores;
-use tidegate_bench_common::process::{Process, child_command, node_command};
+use tidegate_bench_common::process::{Entrance, Process, child_command, node_command};
 
 use crate::rules;
 
@@ -48,14 +48,17 @@ pub(crate) struct Server {
 impl Server {
     /// Starts it, and waits until it listens.
     pub(crate) fn start(subject: Subject, cores: Option<Cores>) -> Result<Self, String> {
-        let process = Process::start(subject.word(), cores, |folder| {
-            if subject != Subject::Tidegate {
-                return child_command(&["child", subject.word()]);
+        let name = subject.word();
+        let process = match subject {
+            Subject::Tidegate => Process::start_node(Entrance::Rls, name, cores, |folder| {
+                let rules = folder.join("rules");
+                rules::write(&rules)?;
+                node_command(folder, &rules)
+            })?,
+            Subject::Bare | Subject::BareMulti => {
+                Process::start(name, cores, |_| child_command(&["child", name]))?
             }
-            let rules = folder.join("rules");
-            rules::write(&rules)?;
-            node_command(folder, &rules)
-        })?;
+        };
         Ok(Self { subject, process })
     }
 

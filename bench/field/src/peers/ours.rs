@@ -46,7 +46,7 @@ impl Peer for Memory {
     }
 
     fn start(&self, site: &Site<'_>) -> Result<Process, String> {
-        Process::start(self.word(), site.cores, command)
+        Process::start_node(Entrance::Rls, self.word(), site.cores, command)
     }
 
     fn push(&self, requests: &mut Requests, rule: Rule, caller: &str) {
@@ -80,7 +80,7 @@ impl Peer for Http {
     }
 
     fn start(&self, site: &Site<'_>) -> Result<Process, String> {
-        Process::start_for(Entrance::Http, self.word(), site.cores, command)
+        Process::start_node(Entrance::Http, self.word(), site.cores, command)
     }
 
     fn push(&self, requests: &mut Requests, rule: Rule, caller: &str) {
@@ -154,7 +154,7 @@ impl Peer for Leased {
 /// A node on the Redis at a URL. It may wait long for it: on a busy machine pauses of many milliseconds are usual, and a run with a single
 /// call that fails is no run.
 pub(crate) fn start_on(name: &'static str, site: &Site<'_>, url: &str) -> Result<Process, String> {
-    Process::start(name, site.cores, |folder| {
+    Process::start_node(Entrance::Rls, name, site.cores, |folder| {
         let mut command = command(folder)?;
         command.args(["--store-url", url, "--store-timeout", "5s", "--store-connect-timeout", "5s"]);
         command.args(["--node-deadline", "6s", "--defaults-on-store-failure", "error"]);
