@@ -55,12 +55,9 @@ fn serve(words: &[String]) -> Result<(), String> {
             }
             #[cfg(feature = "redis")]
             "redis" => {
-                use limitador::storage::{AsyncStorage, redis::AsyncRedisStorage};
-
-                let storage = AsyncRedisStorage::new(value).await;
+                let storage = limitador::storage::redis::AsyncRedisStorage::new(value).await;
                 let storage = storage.map_err(|error| format!("no connection to {value}: {error}"))?;
-                let storage = AsyncStorage::with_counter_storage(Box::new(storage));
-                let limiter = limitador::AsyncRateLimiter::new_with_storage(storage);
+                let limiter = limitador::AsyncRateLimiter::new_with_storage(Box::new(storage));
                 for limit in limits {
                     limiter.add_limit(limit);
                 }
