@@ -30,8 +30,8 @@ const WRITE: &str = "--write";
 
 pub(crate) fn details() -> String {
     format!(
-        "\nWithout a name: installs the others of our kind into the user's cache folder, starts each, calls each in turn with ours between\n\
-         them, and prints Markdown: ratios, absolute figures, goals. Twenty minutes without what is installed; it needs Linux and two cores.\n  \
+        "\nWithout a name: installs the others of our kind into the user's cache folder, starts each, calls each in turn with ours\n\
+         between them, and prints Markdown: ratios, absolute figures, goals. Twenty minutes, installs excluded; Linux, two cores.\n  \
          {QUICK}  short turns, three minutes\n  \
          {FULL}   ten million keys, longer turns\n  \
          {SMOKE}  with those who are there already: does it run at all?\n  \

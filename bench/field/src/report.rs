@@ -86,7 +86,7 @@ fn disturbed(results: &Results) -> String {
     match busy.filter(|busy| *busy < UNDISTURBED) {
         Some(busy) => format!(
             "\n**The machine was busy with other work**: in closed loops our server got {:.0} % of its core. Times of the processor are\n\
-             compared all the same; latencies are mostly waits for the others' work, and shares of saturation are shares of what was left.\n",
+             compared all the same; latencies are mostly waits for others' work, and shares of saturation are shares of what was left.\n",
             busy * 100.0
         ),
         None => String::new(),
@@ -226,7 +226,8 @@ fn memory(results: &Results) -> String {
             median(row.start_ns.iter().map(|ns| *ns as f64)) / 1e6,
         );
     }
-    text + "\n*For each* is what the process grew by, with connections and buffers: a sense of size. Ours has a\ntable of a fixed size, whose memory the system gives it in large pages as callers come.\n"
+    text + "\n*For each* is what the process grew by, with connections and buffers: a sense of size. Ours has a\n\
+            table of a fixed size, whose memory the system gives it in large pages as callers come.\n"
 }
 
 fn seen(results: &Results) -> String {
@@ -274,14 +275,15 @@ fn missing(results: &Results) -> String {
 
 fn how(results: &Results) -> String {
     let mut text = format!(
-        "- Everybody has two limits for each caller: {} in a second, and {} in an hour, which nobody reaches while anything is timed. nginx\n  \
-         can say whole requests per second only. throttlecrab-server is told the limit with each request.\n\
+        "- Everybody has two limits for each caller: {} in a second, and {} in an hour, which nobody reaches while anything is timed.\n  \
+         nginx can say whole requests per second only. throttlecrab-server is told the limit with each request.\n\
          - {} callers, one descriptor with one entry each, in an order that no cache can guess; the same for everybody, encoded before.\n\
-         - Each server is a process of its own on one core, with one thread that works where it can be told so; the generator has the other\n  \
-         core, with Redis. All serve during the whole run and have their turns one after the other, every other round backwards.\n\
+         - Each server is a process of its own on one core, with one thread that works where it can be told so; the generator has the\n  \
+         other core, with Redis. All serve during the whole run and have their turns one after the other, every other round backwards.\n\
          - A turn with a single call that fails is left out, and named.\n\
-         - Limitador's own server is in no registry: its library answers in a thin server of ours, tonic on a runtime of one thread, as the\n  \
-         bare one that decides nothing. The plain client sends Redis the very scripts that Tidegate sends, 128 in flight, one decision each.\n\
+         - Limitador's own server is in no registry: its library answers in a thin server of ours, tonic on a runtime of one thread, as\n  \
+         the bare one that decides nothing.\n\
+         - The plain client sends Redis the very scripts that Tidegate sends, 128 in flight, one decision each.\n\
          - nginx answers from a file of three bytes behind `limit_req`, as one process.\n\n\
          | | version | started by |\n|---|---|---|\n",
         thousands(Rule::Tight.amount()),

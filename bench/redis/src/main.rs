@@ -1,9 +1,10 @@
 //! `cargo xtask bench redis`: a node whose counters are in Redis, under calls of `ShouldRateLimit`.
 //!
-//! Start at [`plan::Plan`] and [`plan::Case`], which say what is measured. The store is a real one ([`tidegate_bench_common::store`]), the nodes are the program
-//! that users run ([`servers`]). What one of them asks the store is written down ([`tidegate_bench_common::relay`]) and sent once more by a client that does
-//! nothing else ([`tidegate_bench_common::plain`]): what the store can do at most. The subjects take turns ([`measure`]); counters are weighed in the store
-//! ([`weigh`]). [`report`] makes Markdown of the raw numbers.
+//! Start at [`plan::Plan`] and [`plan::Case`], which say what is measured. The store is a real one ([`tidegate_bench_common::store`]), the
+//! nodes are the program that users run ([`servers`]). What one of them asks the store is written down
+//! ([`tidegate_bench_common::relay`]) and sent once more by a client that does nothing else ([`tidegate_bench_common::plain`]): what the
+//! store can do at most. The subjects take turns ([`measure`]); counters are weighed in the store ([`weigh`]). [`report`] makes Markdown
+//! of the raw numbers.
 
 mod plan; // what is measured
 
