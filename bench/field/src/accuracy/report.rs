@@ -13,7 +13,7 @@ pub(crate) fn markdown(results: &Results) -> String {
         "# Admitted against the limit, under concurrency\n\n\
          Made by `cargo xtask bench accuracy {flag}--write` from the raw numbers in `accuracy.json`.{}\n\n\
          {}. The limit is {amount} in {window_s} s for each key, for everybody in the same run.\n\n\
-         | | counts by | promises at most | worst window, asked without a pause | worst window, burst at the edge | \
+         | | counts by | such may admit | worst window, asked without a pause | worst window, burst at the edge | \
          admitted ÷ limit × time | asked ÷ limit |\n\
          |---|---|--:|--:|--:|--:|--:|\n",
         results.extent.remark(),
@@ -36,7 +36,7 @@ fn line(results: &Results, row: &Row) -> String {
         match (of(|it| it.at_least), of(|it| it.at_most)) {
             (Some(least), Some(most)) => {
                 let broken = row.promised.is_some_and(|promised| least > promised + ROUNDING);
-                format!("**{least:.3}**{} (≤ {most:.3})", if broken { " **more than promised**" } else { "" })
+                format!("**{least:.3}**{} (≤ {most:.3})", if broken { " **more than such may**" } else { "" })
             }
             _ => "-".into(),
         }
@@ -72,9 +72,12 @@ fn how(results: &Results) -> String {
          - *Burst at the edge*: one call at the beginning of a second of the clock, nothing for 0.8 s, then calls without a pause until 0.3 s\n  \
          into the next second: {edges} times, each with a new key, the worst of them. The one call is for those whose windows begin with the\n  \
          first call instead of with the clock's second.\n\
-         - *Promises*: a fixed window admits its limit before the edge and again after it; a bucket or GCRA with a burst of the limit admits\n  \
-         that burst, and what flows back meanwhile: both up to twice the limit. The node's sliding window says with every answer how far it\n  \
-         may be off: here by 48 units (`docs/algorithms.md`).\n\
+         - *Such may admit* is what we take from the name of what somebody counts by, not a word of theirs: a fixed window admits its limit\n  \
+         before the edge and again after it; a bucket or GCRA with a burst of the limit admits that burst, and what flows back meanwhile:\n  \
+         both up to twice the limit. The node's sliding window says itself, with every answer, how far it may be off: here by 48 units\n  \
+         (`docs/algorithms.md`).\n\
+         - These are counts and no speeds, but a machine that is busy with other work makes fewer calls (*asked ÷ limit*) and leaves more of\n  \
+         them under way, so that what is certain and what is possible lie further apart.\n\
          - *Admitted ÷ limit × time* says whether somebody refuses what the limit allows: 1 is exact, a first window or a burst adds to it.\n",
         results.window_s,
     )
@@ -129,6 +132,6 @@ mod tests {
         assert!(text.contains(line), "{text}");
         row.promised = Some(1.048);
         results.rows = vec![row];
-        assert!(markdown(&results).contains("**1.500** **more than promised** (≤ 1.600)"));
+        assert!(markdown(&results).contains("**1.500** **more than such may** (≤ 1.600)"));
     }
 }

@@ -106,33 +106,35 @@ fn table(results: &Results, ours: By, load: Load) -> String {
     text
 }
 
-/// Is it near enough, and if not: who could not go on?
+/// Is it near enough, and if not: could it be? Whoever makes fewer calls in a second of its own processor than the node answers in one of
+/// its own cannot fill the node's core, however idle the machine. Anything else that is far off is told as such.
 fn verdict(results: &Results, row: &Row) -> String {
     if row.by == row.by.ours() {
         return String::new();
     }
     let Some(share) = share(results, row, Round::per_s) else { return "not compared".into() };
-    let (node, generator) = (
-        median(row.rounds.iter().map(Round::server_busy)),
-        median(row.rounds.iter().map(Round::generator_busy)),
-    );
     if (share.median - 1.0).abs() <= NEAR {
         return "within 20 %".into();
     }
-    let idle = 100.0 - node * 100.0;
-    if share.median < 1.0 && generator > node {
+    let (makes, answers) = (
+        median(row.rounds.iter().map(Round::per_generator_cpu_s)),
+        median(row.rounds.iter().map(Round::per_cpu_s)),
+    );
+    if share.median < 1.0 && makes < answers {
         return format!(
-            "cannot saturate the node: its own core is {:.0} % busy while {idle:.0} % of the node's is idle",
-            generator * 100.0
+            "cannot saturate the node: {:.1} k calls are all that it makes in a second of its own processor; the node answers {:.1} k \
+             in one of its own",
+            makes / 1e3,
+            answers / 1e3
         );
     }
-    // What else runs on the machine takes from each generator as it likes; a second of the node's processor is one for all.
-    match self::share(results, row, Round::per_cpu_s) {
-        Some(share) if (share.median - 1.0).abs() <= NEAR => {
-            "within 20 % for the same time of the node's processor".into()
-        }
-        _ => "**further apart than 20 %**".into(),
-    }
+    let full = |figure: fn(&Round) -> f64| median(row.rounds.iter().map(figure)) >= FULL;
+    let why = match (full(Round::server_busy), full(Round::generator_busy)) {
+        (false, false) => "neither core was full",
+        (true, _) => "the node's core was full",
+        (false, true) => "its own core was full",
+    };
+    format!("**further apart than 20 %**, and not explained: {why}")
 }
 
 fn accounts(rows: &[AccountRow]) -> String {
@@ -249,12 +251,20 @@ mod tests {
         for (theirs, expected) in [
             (round(85_000, 99, 60), "within 20 %"),
             (
-                round(20_000, 41, 99),
-                "cannot saturate the node: its own core is 99 % busy while 59 % of the node's is idle",
+                round(20_000, 40, 80),
+                "cannot saturate the node: 25.0 k calls are all that it makes in a second of its own processor; the node answers \
+                 50.0 k in one of its own",
             ),
-            (round(40_000, 40, 20), "within 20 % for the same time of the node's processor"),
-            (round(20_000, 99, 40), "**further apart than 20 %**"),
-            (round(130_000, 99, 40), "**further apart than 20 %**"),
+            // As many calls for the same time of the node's processor are no excuse for fewer in a second.
+            (round(40_000, 40, 20), "**further apart than 20 %**, and not explained: neither core was full"),
+            (
+                round(20_000, 99, 10),
+                "**further apart than 20 %**, and not explained: the node's core was full",
+            ),
+            (
+                round(130_000, 99, 40),
+                "**further apart than 20 %**, and not explained: the node's core was full",
+            ),
         ] {
             let results = results(&[(By::Ours, round(100_000, 99, 30)), (By::Ghz, theirs)]);
             assert_eq!(verdict(&results, &results.rows[1]), expected);

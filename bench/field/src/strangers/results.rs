@@ -141,6 +141,11 @@ impl Round {
         self.counted as f64 * 1e9 / self.server_cpu_ns.max(1) as f64
     }
 
+    /// Calls in a second of the generator's own processor: what it could make with a core for itself.
+    pub(crate) fn per_generator_cpu_s(&self) -> f64 {
+        self.counted as f64 * 1e9 / self.generator_cpu_ns.max(1) as f64
+    }
+
     /// How much of its core the node used.
     pub(crate) fn server_busy(&self) -> f64 {
         self.server_cpu_ns as f64 / self.whole_ns.max(1) as f64
