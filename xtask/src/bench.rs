@@ -42,7 +42,8 @@ pub(crate) fn details() -> String {
          {QUICK}  few bursts, a minute\n  \
          {SMOKE}  with those who are there already: does it run at all?\n  \
          {WRITE}  write bench/results/accuracy.md and accuracy.json, to be committed, instead of printing\n\n\
-         strangers: calls a node by generators that we did not write (ghz and h2load over gRPC, wrk over HTTP) in turns with ours, holds what\n\
+         strangers: calls a node by generators that we did not write (ghz and h2load over gRPC, wrk over HTTP) in \
+         turns with ours, holds what\n\
          each says against what the node counted, accounts for every call of mixed loads, and sends h2spec to every port. Three minutes;\n\
          ghz and h2spec are built by Go into the user's cache folder, once.\n  \
          {QUICK}  short turns, a minute\n  \

@@ -64,21 +64,29 @@ fn how(results: &Results) -> String {
         results.rows.first().and_then(|row| row.steady.first()).map_or(0.0, |it| it.wall_ns as f64 / 1e9);
     format!(
         "\n## What was measured, and how\n\n\
-         - The generator notes of every call when it was sent and when its answer was here. An admission was decided somewhere between the\n  \
-         two, so it lies in a window for certain only if both do. The figure in bold is the most that were *certainly* admitted within some\n  \
+         - The generator notes of every call when it was sent and when its answer was here. An admission was \
+         decided somewhere between the\n  \
+         two, so it lies in a window for certain only if both do. The figure in bold is the most that were \
+         *certainly* admitted within some\n  \
          window of {} s, divided by the limit; in brackets what it can have been at most, with all that was under way at its ends.\n\
          - *Asked without a pause*: {keys} keys, all at the same time, for {seconds:.1} s, in a closed loop of 2 connections × 128 calls \
          (HTTP: 64 × 1).\n\
-         - *Burst at the edge*: one call at the beginning of a second of the clock, nothing for 0.8 s, then calls without a pause until 0.3 s\n  \
-         into the next second: {edges} times, each with a new key, the worst of them. The one call is for those whose windows begin with the\n  \
+         - *Burst at the edge*: one call at the beginning of a second of the clock, nothing for 0.8 s, then calls \
+         without a pause until 0.3 s\n  \
+         into the next second: {edges} times, each with a new key, the worst of them. The one call is for those \
+         whose windows begin with the\n  \
          first call instead of with the clock's second.\n\
-         - *Such may admit* is what we take from the name of what somebody counts by, not a word of theirs: a fixed window admits its limit\n  \
-         before the edge and again after it; a bucket or GCRA with a burst of the limit admits that burst, and what flows back meanwhile:\n  \
+         - *Such may admit* is what we take from the name of what somebody counts by, not a word of theirs: a \
+         fixed window admits its limit\n  \
+         before the edge and again after it; a bucket or GCRA with a burst of the limit admits that burst, and \
+         what flows back meanwhile:\n  \
          both up to twice the limit. The node's sliding window says itself, with every answer, how far it may be off: here by 48 units\n  \
          (`docs/algorithms.md`).\n\
-         - These are counts and no speeds, but a machine that is busy with other work makes fewer calls (*asked ÷ limit*) and leaves more of\n  \
+         - These are counts and no speeds, but a machine that is busy with other work makes fewer calls (*asked ÷ \
+         limit*) and leaves more of\n  \
          them under way, so that what is certain and what is possible lie further apart.\n\
-         - *Admitted ÷ limit × time* says whether somebody refuses what the limit allows: 1 is exact, a first window or a burst adds to it.\n",
+         - *Admitted ÷ limit × time* says whether somebody refuses what the limit allows: 1 is exact, a first \
+         window or a burst adds to it.\n",
         results.window_s,
     )
 }

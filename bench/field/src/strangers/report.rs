@@ -39,7 +39,8 @@ fn head(results: &Results) -> String {
          Made by `cargo xtask bench strangers {flag}--write` from the raw numbers in `strangers.json`.{}\n\n\
          {} cores of {}, {pinned}; {}, rustc {}, commit {}.\n\n\
          One node with counters in its memory, called by our generator and by those that we did not write, in turns; all of them ask the\n\
-         same thing again and again, in a closed loop. Figures are medians of the rounds, shares are medians of the ratios within a round.\n\
+         same thing again and again, in a closed loop. Figures are medians of the rounds, shares are medians of \
+         the ratios within a round.\n\
          *Per second* and latencies are each generator's own word; calls per second of the node's processor are by the node's own count.\n\
          A round where the node counted fewer calls than a generator says it made, or more than were in flight when that stopped\n\
          counting, is no round.\n",
