@@ -206,8 +206,8 @@ impl Fleet {
     }
 }
 
-/// All but two of seven edits were everywhere within a second: the machine may stand still. Where nobody tells, every other edit is found so
-/// soon by chance, since a node that has found one looks again at once.
+/// All but two of seven edits were everywhere within a second: the machine may stand still. Where nobody tells, every other edit is found
+/// so soon by chance, since a node that has found one looks again at once.
 fn is_told(took: &[Duration], at_most: Duration) {
     assert!(took[4] < Duration::from_secs(1), "{took:?}");
     assert!(took[6] < at_most + SLACK, "{took:?}");
