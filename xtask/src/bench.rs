@@ -59,8 +59,8 @@ pub(crate) fn details() -> String {
          {SAVE}   write the counts to that file, to be committed\n\
          It needs valgrind, which is installed where that needs no password, and gungraun-runner, which is built once\n\
          into the target folder.\n\n\
-         core: times takes from our table of counters, governor, throttlecrab and Limitador on the same keys in one run, and prints Markdown:\n\
-         ratios, bytes per key, heavy callers in a flood of new keys, goals. Ten minutes; it needs Linux and 6 GB.\n  \
+         core: times takes from our table of counters, governor, throttlecrab and Limitador on the same keys in one run, and prints\n\
+         Markdown: ratios, bytes per key, heavy callers in a flood of new keys, goals. Ten minutes; it needs Linux and 6 GB.\n  \
          {QUICK}  a million keys only, under a minute\n  \
          {SMOKE}  ten thousand keys: does it run at all?\n  \
          {WRITE}  write bench/core.md and bench/core.json, to be committed, instead of printing\n\

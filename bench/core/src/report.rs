@@ -169,8 +169,8 @@ fn limitador(results: &Results) -> String {
         return String::new();
     }
     let mut text = format!(
-        "\n## Limitador\n\nThe library, {}, with its storage in memory and room for all keys: fixed windows, 100 per minute. A limit finds\n\
-         whom it is about by an expression, as in its own server.\n\n\
+        "\n## Limitador\n\nThe library, {}, with its storage in memory and room for all keys: fixed windows, 100 per minute. A\n\
+         limit finds whom it is about by an expression, as in its own server.\n\n\
          | keys asked | live keys | Limitador | simple limits × | `sliding_window`, idle × | bytes per key |\n\
          |---|--:|--:|--:|--:|--:|\n",
         results.machine.limitador

@@ -10,13 +10,13 @@ use hashbrown::{HashMap, HashSet};
 use ipnet::IpNet;
 
 use crate::pattern::Pattern;
-use crate::plan::{Found, own_limit};
+use crate::plan::{Found, Known, own_limit};
 use crate::quota::{OtherName, granted};
 use crate::recorder::{Event, ExemptBy, How, Recorder, Waypoint};
 use crate::rule::rule_id;
 use crate::{
     Algorithm, Callers, Entry, Grant, GrantedBy, KeyParts, Limit, LimitError, OwnLimit, PathEntry, Plan,
-    Query, Quota, Rule, RuleDraft, RuleState, Secret, Tag,
+    Query, Rule, RuleDraft, RuleState, Secret, Tag, Terms,
 };
 
 /// How many levels a path may have.
@@ -370,9 +370,10 @@ impl Book {
         let callers = callers.filter(|callers| !callers.quotas.is_empty());
         if let Some(callers) = callers {
             plan.recognise(domain, query, callers);
-            if let Some(quota) = plan.callers.iter().find(|quota| quota.whitelisted) {
+            if let Some(known) = plan.callers.iter().find(|known| known.terms.whitelisted) {
+                let caller = query.entries[known.at].value;
                 plan.exempt = true;
-                return recorder.record(Event::DomainExempts(ExemptBy::Whitelist(&quota.caller)));
+                return recorder.record(Event::DomainExempts(ExemptBy::Whitelist(caller)));
             }
         }
         for (at, descriptor) in query.descriptors.iter().enumerate() {
@@ -386,14 +387,14 @@ impl Book {
             let mut seek = Seek { domain, entries, callers, caller: None, quota: None, name: None };
             if callers.is_some() {
                 seek.caller = domain.caller_at(entries);
-                seek.quota = seek.caller.and_then(|at| plan.quota_of(entries[at].value));
+                seek.quota = seek.caller.and_then(|at| plan.known(query, entries[at].value));
             }
             let quotas = &plan.callers;
             self.find(&seek, found, quotas, &mut plan.found, recorder);
             // Under the other names that the caller has, where the request does not use them itself.
             let Some(number) = seek.quota else { continue };
             for by in OtherName::ALL {
-                let name = quotas[number].name(by);
+                let name = quotas[number].terms.name(by);
                 if let Some(name) =
                     name.filter(|name| query.entries.iter().all(|entry| entry.key != name.key))
                 {
@@ -416,13 +417,13 @@ impl Book {
         &'b self,
         seek: &Seek<'_>,
         mut found: Found<'b>,
-        quotas: &[Arc<Quota>],
+        quotas: &[Known],
         all: &mut Vec<Found<'b>>,
         recorder: &mut impl Recorder,
     ) {
         let Seek { domain, entries, .. } = *seek;
         let waypoint = |node: usize| Waypoint { book: self, node };
-        let quota = seek.quota.and_then(|number| quotas.get(number));
+        let quota = seek.quota.and_then(|number| quotas.get(number)).map(|known| &*known.terms);
         let kept = quota.and_then(|quota| quota.tier.as_deref());
         let tier = kept.or_else(|| domain.tier(entries));
         let (mut at, mut lost) = (domain.top, None);
@@ -529,12 +530,7 @@ impl Seek<'_> {
     /// What the caller was granted at the end of the entries up to this one, and by what: an override of its own goes before its tier's.
     /// Under its other names it was granted nothing.
     #[inline]
-    fn granted(
-        &self,
-        place: usize,
-        quota: Option<&Arc<Quota>>,
-        tier: Option<&str>,
-    ) -> Option<(Grant, GrantedBy)> {
+    fn granted(&self, place: usize, quota: Option<&Terms>, tier: Option<&str>) -> Option<(Grant, GrantedBy)> {
         let (callers, caller) = (self.callers?, self.caller.filter(|_| self.name.is_none())?);
         let below = self.entries.get(caller + 1..=place)?;
         let walked = || self.domain.walked(below);

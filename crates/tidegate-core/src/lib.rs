@@ -70,7 +70,7 @@ pub use portable::{FORMS, Form, PORTABLE_VERSION, PortableError};
 pub use query::{Descriptor, Entry, OwnLimit, Query};
 pub use quota::{
     ADDRESS_OF_CALLER, AddressError, Below, Callers, Grant, Override, Quota, QuotaMore, QuotaUnit, Quotas,
-    Tier, override_address,
+    Terms, Tier, override_address,
 };
 pub use recorder::{Event, ExemptBy, How, Recorder, Waypoint};
 pub use reserved::{RESERVATION_COUNTERS_MAX, RESERVATION_DIGITS, Reserved};

@@ -6,7 +6,7 @@ use crate::book::{Book, Domain, Matching};
 use crate::quota::OtherName;
 use crate::{
     Algorithm, Ask, Callers, Charge, Descriptor, Entry, Grant, Key, LOG_AMOUNT_MAX, Limit, LimitError,
-    OwnLimit, PathEntry, Query, Quota, Role, Rule, RuleDraft, Tag,
+    OwnLimit, PathEntry, Query, Role, Rule, RuleDraft, Tag, Terms,
 };
 
 /// A rule, or a limit of the request's own, that a descriptor found, and what became of it.
@@ -99,6 +99,15 @@ enum LimitOf<'b> {
     Request(usize),
 }
 
+/// A caller that a request names.
+#[derive(Debug)]
+pub(crate) struct Known {
+    /// The first entry that names it.
+    pub(crate) at: usize,
+    /// What is kept about it.
+    pub(crate) terms: Arc<Terms>,
+}
+
 /// What counts for one request. Meant to be kept and used again: it allocates only while it grows.
 #[derive(Debug, Default)]
 pub struct Plan<'b> {
@@ -107,7 +116,9 @@ pub struct Plan<'b> {
     pub(crate) found: Vec<Found<'b>>,
     takes: Vec<Planned<'b>>,
     /// What is kept about the callers that it names.
-    pub(crate) callers: Vec<Arc<Quota>>,
+    pub(crate) callers: Vec<Known>,
+    /// What the last request had of that: most callers have the same.
+    near: Option<Arc<Terms>>,
     /// Limits that the request brought, or that its caller was granted.
     own: Vec<Limit>,
     /// What the reference server calls the counters, one after the other.
@@ -126,8 +137,8 @@ impl<'b> Plan<'b> {
         // Nothing is in them: collecting keeps the allocation, and only the lifetime changes.
         let found = std::mem::take(&mut self.found).into_iter().map(|_| Found::default()).collect();
         let takes = std::mem::take(&mut self.takes).into_iter().map_while(|_| None).collect();
-        let Self { own, names, callers, .. } = self;
-        Plan { domain: None, exempt: false, found, takes, callers, own, names }
+        let Self { own, names, callers, near, .. } = self;
+        Plan { domain: None, exempt: false, found, takes, callers, near, own, names }
     }
 
     /// Forgets the request, keeps the room.
@@ -136,7 +147,10 @@ impl<'b> Plan<'b> {
         self.exempt = false;
         self.found.clear();
         self.takes.clear();
-        self.callers.clear();
+        if let Some(known) = self.callers.pop() {
+            self.near = Some(known.terms);
+            self.callers.clear();
+        }
         self.own.clear();
         self.names.clear();
     }
@@ -144,17 +158,20 @@ impl<'b> Plan<'b> {
     /// Looks up the callers that a request names.
     pub(crate) fn recognise(&mut self, domain: &Domain, query: &Query<'_>, callers: Callers<'_>) {
         let mut last = None;
-        for entry in query.entries.iter().filter(|entry| *entry.key == *domain.quota_key()) {
+        let names = |(_, entry): &(usize, &Entry<'_>)| *entry.key == *domain.quota_key();
+        for (at, entry) in query.entries.iter().enumerate().filter(names) {
             // Nearly always all descriptors speak of one.
-            if last.replace(entry.value) != Some(entry.value) && self.quota_of(entry.value).is_none() {
-                self.callers.extend(callers.quotas.of(entry.value).filter(|quota| quota.is_of(domain)));
+            if last.replace(entry.value) != Some(entry.value) && self.known(query, entry.value).is_none() {
+                let terms = callers.quotas.of_near(entry.value, &mut self.near);
+                self.callers
+                    .extend(terms.filter(|terms| terms.is_of(domain)).map(|terms| Known { at, terms }));
             }
         }
     }
 
     /// What is kept about a caller that was looked up: its number.
-    pub(crate) fn quota_of(&self, caller: &str) -> Option<usize> {
-        self.callers.iter().position(|quota| *quota.caller == *caller)
+    pub(crate) fn known(&self, query: &Query<'_>, caller: &str) -> Option<usize> {
+        self.callers.iter().position(|known| query.entries[known.at].value == caller)
     }
 
     /// The domain, if the book has it.
@@ -241,8 +258,8 @@ impl<'b> Plan<'b> {
             let cost =
                 descriptor.map_or(largest, |descriptor| applied(descriptor).then_some(descriptor.cost));
             let entries = descriptor.map_or(query.entries, |descriptor| query.entries_of(descriptor));
-            let named = found.named.map(|(number, by)| (self.callers[number].clone(), by));
-            let name = named.as_ref().and_then(|(quota, by)| quota.name(*by));
+            let named = found.named.map(|(number, by)| (self.callers[number].terms.clone(), by));
+            let name = named.as_ref().and_then(|(terms, by)| terms.name(*by));
             let request = Request {
                 domain,
                 entries: if found.granted.is_some() && found.rule.is_none() {

@@ -2,13 +2,15 @@
 //! decided; the book holds rules only.
 //!
 //! A request asks it once for each caller that it names, and it is asked by nothing else: a probe of a hash table under the lock of one
-//! of many shards, held for as long as it takes to count a reference.
+//! of many shards, held for as long as it takes to count a reference. Among a million callers each step from one place in memory to the
+//! next waits for it, so there are few: names stand in the table itself, and callers who differ in nothing but their names share what else
+//! is kept about them ([`Terms`]).
 
 use std::hash::BuildHasher as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use hashbrown::{DefaultHashBuilder, HashSet, HashTable};
+use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 
 use crate::{DEPTH_MAX, Domain, Entry, Micros, Unit};
 
@@ -186,8 +188,19 @@ pub struct QuotaMore {
     pub client: Option<Box<str>>,
 }
 
-impl Quota {
-    /// What it takes in memory, as far as can be told: what allocators add is rounded.
+/// What is kept about a caller besides its name. Most have a tier and nothing else, and all of one tier share this.
+#[derive(Debug)]
+pub struct Terms {
+    /// Its tier.
+    pub tier: Option<Arc<str>>,
+    /// Its own limits.
+    pub overrides: Box<[Override]>,
+    pub(crate) whitelisted: bool,
+    more: Option<Box<QuotaMore>>,
+}
+
+impl Terms {
+    /// What it takes in memory, as far as can be told: what allocators add is rounded. The name of the tier is shared.
     fn bytes(&self) -> usize {
         const COUNTS: usize = 2 * size_of::<usize>(); // Of an `Arc`.
         let text = |text: &str| allocated(text.len());
@@ -199,8 +212,13 @@ impl Quota {
             let texts = [&more.domain, &more.user, &more.client].into_iter().flatten().map(|one| text(one));
             allocated(size_of::<QuotaMore>()) + texts.sum::<usize>()
         });
-        let own = allocated(COUNTS + size_of::<Self>()) + text(&self.caller) + more; // Its tier is shared.
+        let own = allocated(COUNTS + size_of::<Self>()) + more;
         own + allocated(size_of_val(&*self.overrides)) + overrides.sum::<usize>()
+    }
+
+    /// Has it nothing but what is shared?
+    fn is_plain(&self) -> bool {
+        self.overrides.is_empty() && self.more.is_none()
     }
 
     /// Is it about a caller in this domain?
@@ -219,6 +237,56 @@ impl Quota {
             OtherName::Client => ("client_id", &more.client),
         };
         Some(Entry { key, value: value.as_deref()? })
+    }
+}
+
+/// The name of a caller. A short one stands where this stands.
+#[derive(Debug)]
+enum Name {
+    Short { len: u8, bytes: [u8; Self::SHORT_MAX] },
+    Long(Box<str>),
+}
+
+impl Name {
+    /// So that it takes three words.
+    const SHORT_MAX: usize = 22;
+
+    fn new(text: Box<str>) -> Self {
+        let mut bytes = [0; Self::SHORT_MAX];
+        match bytes.get_mut(..text.len()) {
+            None => Self::Long(text),
+            Some(short) => {
+                short.copy_from_slice(text.as_bytes());
+                Self::Short { len: text.len() as u8, bytes }
+            }
+        }
+    }
+
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Short { len, bytes } => bytes.get(..usize::from(*len)).unwrap_or_default(),
+            Self::Long(text) => text.as_bytes(),
+        }
+    }
+
+    fn text(&self) -> &str {
+        std::str::from_utf8(self.bytes()).unwrap_or_default() // It was a text.
+    }
+}
+
+/// A caller, as it stands in the table.
+#[derive(Debug)]
+struct Kept {
+    caller: Name,
+    terms: Arc<Terms>,
+}
+
+impl Kept {
+    /// What it takes besides its place in the table.
+    fn bytes(&self) -> usize {
+        let name = if let Name::Long(text) = &self.caller { allocated(text.len()) } else { 0 };
+        name + if self.terms.is_plain() { 0 } else { self.terms.bytes() }
     }
 }
 
@@ -252,9 +320,9 @@ pub(crate) fn granted<'q>(
 #[derive(Debug)]
 pub struct Quotas {
     hasher: DefaultHashBuilder,
-    shards: Box<[RwLock<HashTable<Arc<Quota>>>]>,
-    /// The names of tiers that records have, each once: a million callers have few tiers, and one name that all of them share is never far.
-    names: Mutex<HashSet<Arc<str>>>,
+    shards: Box<[Shard]>,
+    /// What callers share who have nothing but a tier, by it and whether they are limited at all.
+    plain: Mutex<HashMap<Plain, Arc<Terms>>>,
     /// Tiers with limits of their own. There are few.
     tiers: RwLock<Arc<[Tier]>>,
     /// How many callers are kept.
@@ -264,6 +332,11 @@ pub struct Quotas {
     /// How many tiers.
     tier_count: AtomicUsize,
 }
+
+type Shard = RwLock<HashTable<Kept>>;
+
+/// A tier, and whether its caller is not limited at all.
+type Plain = (Option<Arc<str>>, bool);
 
 /// A tier, as the control plane knows it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -279,7 +352,7 @@ impl Default for Quotas {
         Self {
             hasher: DefaultHashBuilder::default(),
             shards: (0..SHARDS).map(|_| RwLock::default()).collect(),
-            names: Mutex::default(),
+            plain: Mutex::default(),
             tiers: RwLock::new(Arc::new([])),
             callers: AtomicUsize::new(0),
             bytes: AtomicUsize::new(0),
@@ -315,52 +388,66 @@ impl Quotas {
     }
 
     /// What is kept about a caller.
+    pub fn of(&self, caller: &str) -> Option<Arc<Terms>> {
+        self.of_near(caller, &mut None)
+    }
+
+    /// The same, in the hand of somebody who has `near` from the last time. Mostly it is that again: then no reference is counted, in a
+    /// place where every thread would count.
     #[inline]
-    pub fn of(&self, caller: &str) -> Option<Arc<Quota>> {
+    pub(crate) fn of_near(&self, caller: &str, near: &mut Option<Arc<Terms>>) -> Option<Arc<Terms>> {
         if self.callers.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        let hash = self.hasher.hash_one(caller);
+        let hash = self.hasher.hash_one(caller.as_bytes());
         let shard = self.shard(hash).read().unwrap_or_else(PoisonError::into_inner);
-        shard.find(hash, |quota| *quota.caller == *caller).cloned()
+        let kept = shard.find(hash, |kept| kept.caller.bytes() == caller.as_bytes())?;
+        let again = near.take_if(|near| Arc::ptr_eq(near, &kept.terms));
+        again.or_else(|| Some(kept.terms.clone()))
     }
 
     /// Keeps this about a caller, in place of what was kept before.
-    pub fn put(&self, mut quota: Quota) {
-        quota.tier = quota.tier.map(|name| self.shared(name));
-        let hash = self.hasher.hash_one(&*quota.caller);
+    pub fn put(&self, quota: Quota) {
+        let Quota { caller, tier, overrides, whitelisted, more } = quota;
+        let hash = self.hasher.hash_one(caller.as_bytes());
+        let mut terms = self.plain(tier, whitelisted);
+        if !overrides.is_empty() || more.is_some() {
+            terms = Arc::new(Terms { tier: terms.tier.clone(), overrides, whitelisted, more });
+        }
+        let quota = Kept { caller: Name::new(caller), terms };
         let mut shard = self.shard(hash).write().unwrap_or_else(PoisonError::into_inner);
         self.bytes.fetch_add(quota.bytes(), Ordering::Relaxed);
-        match shard.find_mut(hash, |other| other.caller == quota.caller) {
+        match shard.find_mut(hash, |other| other.caller.bytes() == quota.caller.bytes()) {
             Some(other) => {
                 self.bytes.fetch_sub(other.bytes(), Ordering::Relaxed);
-                *other = Arc::new(quota);
+                *other = quota;
             }
             None => {
-                shard.insert_unique(hash, Arc::new(quota), |other| self.hasher.hash_one(&*other.caller));
+                shard.insert_unique(hash, quota, |other| self.hasher.hash_one(other.caller.bytes()));
                 self.callers.fetch_add(1, Ordering::Relaxed);
             }
         }
     }
 
-    /// The one text of this name that all records have.
-    fn shared(&self, name: Arc<str>) -> Arc<str> {
-        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(kept) = names.get(&name) {
+    /// The one place for what all callers of a tier share.
+    fn plain(&self, tier: Option<Arc<str>>, whitelisted: bool) -> Arc<Terms> {
+        let mut all = self.plain.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (tier, whitelisted);
+        if let Some(kept) = all.get(&key) {
             return kept.clone();
         }
-        if names.len() == names.capacity() {
-            names.retain(|name| Arc::strong_count(name) > 1); // Before it grows, what nobody has any more goes.
+        if all.len() == all.capacity() {
+            all.retain(|_, terms| Arc::strong_count(terms) > 1); // Before it grows, what nobody has any more goes.
         }
-        names.insert(name.clone());
-        name
+        let terms = Terms { tier: key.0.clone(), overrides: Box::default(), whitelisted, more: None };
+        all.entry(key).or_insert(Arc::new(terms)).clone()
     }
 
     /// Forgets a caller; says whether anything was kept.
     pub fn remove(&self, caller: &str) -> bool {
-        let hash = self.hasher.hash_one(caller);
+        let hash = self.hasher.hash_one(caller.as_bytes());
         let mut shard = self.shard(hash).write().unwrap_or_else(PoisonError::into_inner);
-        let found = shard.find_entry(hash, |quota| *quota.caller == *caller);
+        let found = shard.find_entry(hash, |kept| kept.caller.bytes() == caller.as_bytes());
         let gone = found.map(|entry| entry.remove().0).ok();
         let was_there = gone.is_some();
         if let Some(gone) = gone {
@@ -371,14 +458,14 @@ impl Quotas {
     }
 
     /// Forgets every caller for whom `keep` does not speak.
-    pub fn retain(&self, mut keep: impl FnMut(&Quota) -> bool) {
+    pub fn retain(&self, mut keep: impl FnMut(&str) -> bool) {
         for shard in &self.shards {
             let mut shard = shard.write().unwrap_or_else(PoisonError::into_inner);
             let before = shard.len();
-            shard.retain(|quota| {
-                let stays = keep(quota);
+            shard.retain(|kept| {
+                let stays = keep(kept.caller.text());
                 if !stays {
-                    self.bytes.fetch_sub(quota.bytes(), Ordering::Relaxed);
+                    self.bytes.fetch_sub(kept.bytes(), Ordering::Relaxed);
                 }
                 stays
             });
@@ -414,7 +501,7 @@ impl Quotas {
         granted(&tier.overrides, walked, now)
     }
 
-    fn shard(&self, hash: u64) -> &RwLock<HashTable<Arc<Quota>>> {
+    fn shard(&self, hash: u64) -> &Shard {
         // The table goes by the low bits and by the highest seven.
         &self.shards[(hash >> 40) as usize % SHARDS]
     }
@@ -449,11 +536,30 @@ mod tests {
         assert_eq!(quotas.of("key-7").and_then(|quota| quota.tier.clone()).as_deref(), Some("pro"));
         assert!(quotas.of("key-2000").is_none() && quotas.of("").is_none());
         assert!(quotas.remove("key-7") && quotas.of("key-7").is_none());
-        quotas.retain(|quota| quota.caller.ends_with('1'));
+        quotas.retain(|caller| caller.ends_with('1'));
         assert_eq!(quotas.len(), 200);
         assert!(quotas.of("key-11").is_some() && quotas.of("key-12").is_none());
         quotas.retain(|_| false);
         assert!(quotas.is_empty());
+    }
+
+    #[test]
+    fn names_are_kept_whole_whatever_their_length() {
+        assert_eq!(size_of::<Kept>(), 4 * size_of::<usize>());
+        let quotas = Quotas::default();
+        let names: Vec<String> =
+            (0..=Name::SHORT_MAX + 2).map(|len| "ß".repeat(len / 2) + &"x".repeat(len % 2)).collect();
+        names.iter().for_each(|name| quotas.put(quota(name, name)));
+        for name in &names {
+            assert_eq!(quotas.of(name).and_then(|terms| terms.tier.clone()).as_deref(), Some(&**name));
+        }
+        let mut seen = Vec::new();
+        quotas.retain(|caller| {
+            seen.push(caller.to_owned());
+            true
+        });
+        seen.sort_by_key(String::len);
+        assert_eq!(seen, names);
     }
 
     #[test]
@@ -463,7 +569,10 @@ mod tests {
         assert_eq!(quotas.bytes(), 0);
         quotas.put(quota("somebody", "pro"));
         let plain = quotas.bytes.load(Ordering::Relaxed);
-        assert!((64..=256).contains(&plain) && tables(&quotas) >= 8, "{plain} and {}", tables(&quotas));
+        assert!(plain == 0 && tables(&quotas) >= size_of::<Kept>(), "{plain} and {}", tables(&quotas));
+        quotas.put(quota("somebody whose name is far too long for the table", "pro"));
+        assert!(quotas.bytes.load(Ordering::Relaxed) >= 48, "{}", quotas.bytes());
+        quotas.remove("somebody whose name is far too long for the table");
         let own = Override::new(Box::new([]), Grant { amount: 1, unit: QuotaUnit::Day });
         quotas.put(Quota { overrides: vec![own; 4].into(), ..quota("somebody", "pro") });
         let with_four = quotas.bytes.load(Ordering::Relaxed);
@@ -477,18 +586,40 @@ mod tests {
     }
 
     #[test]
-    fn records_share_the_name_of_their_tier_and_names_nobody_has_are_forgotten() {
+    fn callers_of_a_tier_share_what_is_kept_and_what_nobody_has_is_forgotten() {
         let quotas = Quotas::default();
-        for caller in ["a", "b"] {
-            quotas.put(quota(caller, "pro"));
-        }
-        let tier = |caller| quotas.of(caller).and_then(|quota| quota.tier.clone()).expect("a tier");
-        assert!(Arc::ptr_eq(&tier("a"), &tier("b")));
+        let own = Override::new(Box::new([]), Grant { amount: 1, unit: QuotaUnit::Day });
+        quotas.put(quota("a", "pro"));
+        quotas.put(quota("b", "pro"));
+        quotas.put(Quota { whitelisted: true, ..quota("white", "pro") });
+        quotas.put(Quota { overrides: [own].into(), ..quota("own", "pro") });
+        let of = |caller| quotas.of(caller).expect("a record");
+        assert!(Arc::ptr_eq(&of("a"), &of("b")));
+        assert!(of("white").whitelisted && !of("a").whitelisted);
+        assert!(of("own").overrides.len() == 1 && of("a").overrides.is_empty());
         for at in 0..1_000 {
             quotas.put(quota("c", &format!("tier-{at}")));
         }
-        let names = quotas.names.lock().expect("names");
-        assert!(names.len() < 100 && names.contains("pro") && names.contains("tier-999"), "{}", names.len());
+        let plain = quotas.plain.lock().expect("terms");
+        let has = |tier: &str| plain.contains_key(&(Some(tier.into()), false));
+        assert!(plain.len() < 100 && has("pro") && has("tier-999"), "{}", plain.len());
+    }
+
+    #[test]
+    fn what_is_near_is_taken_only_if_it_is_that_again() {
+        let quotas = Quotas::default();
+        quotas.put(quota("a", "pro"));
+        quotas.put(quota("b", "pro"));
+        quotas.put(quota("c", "free"));
+        let mut near = quotas.of("a");
+        let again = quotas.of_near("b", &mut near).expect("a record");
+        assert!(near.is_none() && again.tier.as_deref() == Some("pro"));
+        near = Some(again);
+        let other = quotas.of_near("c", &mut near).expect("a record");
+        assert!(near.is_some() && other.tier.as_deref() == Some("free"));
+        quotas.put(quota("b", "free"));
+        let changed = quotas.of_near("b", &mut near).expect("a record");
+        assert_eq!(changed.tier.as_deref(), Some("free"));
     }
 
     #[test]

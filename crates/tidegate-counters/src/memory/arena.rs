@@ -92,6 +92,10 @@ impl Arena {
         Some(Self { words: Words::new(regions * REGION_WORDS)?, regions })
     }
 
+    pub(crate) fn touch_pages(&self) {
+        self.words.touch_pages();
+    }
+
     /// Reads the state in a block, by its class or, if that has no number, by the one that is written there.
     pub(crate) fn load(&self, block: BlockId, class: Option<Class>, state: &mut State) -> Class {
         let lead = lead(class.is_some());

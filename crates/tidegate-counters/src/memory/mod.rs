@@ -137,6 +137,13 @@ impl Memory {
         })
     }
 
+    /// Has the system hand out all of its memory now. It would do so when a page is first written to, and clear it before: a large page
+    /// takes as long as many decisions, and somebody would wait for it. Any thread may do this at any time.
+    pub fn touch_pages(&self) {
+        self.table.touch_pages();
+        self.arena.touch_pages();
+    }
+
     /// The same as [`Counters::take`], without a future around it.
     pub fn take_now(&self, batch: &mut Batch<'_>, now: Micros) {
         self.keep_up(now);

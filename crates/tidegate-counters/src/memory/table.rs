@@ -61,6 +61,10 @@ impl Table {
         Some(Self { words: Words::new(LINE_WORDS << set_bits)?, set_bits })
     }
 
+    pub(crate) fn touch_pages(&self) {
+        self.words.touch_pages();
+    }
+
     pub(crate) fn sets(&self) -> usize {
         1 << self.set_bits
     }

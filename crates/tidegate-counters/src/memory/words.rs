@@ -1,10 +1,12 @@
 //! Memory as words that begin at a cache line.
 
 use super::pages::advise_large;
-use super::sync::{AtomicU64, zeroed};
+use super::sync::{AtomicU64, Ordering, zeroed};
 
 /// Words in a cache line.
 pub(crate) const LINE_WORDS: usize = 8;
+/// Words in the smallest page that there is.
+const PAGE_WORDS: usize = 512;
 
 pub(crate) struct Words {
     words: Box<[AtomicU64]>,
@@ -19,6 +21,13 @@ impl Words {
         advise_large(&words);
         let into_line = words.as_ptr() as usize / size_of::<u64>() % LINE_WORDS;
         Some(Self { words, start: (LINE_WORDS - into_line) % LINE_WORDS })
+    }
+
+    /// Writes to every page, and changes nothing. (An addition of nothing would be taken for a look by the compiler.)
+    pub(crate) fn touch_pages(&self) {
+        for word in self.words.iter().step_by(PAGE_WORDS) {
+            let _ = word.compare_exchange(0, 0, Ordering::Relaxed, Ordering::Relaxed);
+        }
     }
 
     /// A cache line.

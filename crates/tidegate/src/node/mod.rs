@@ -285,15 +285,21 @@ impl Running {
             tracing::info!("counters are in Redis at {}: the fleet shares them", store.place());
             return Ok(Store::Redis(store));
         }
-        let counters = Memory::new(MemorySize::of_bytes(settings.counters_memory), now)?;
+        let counters = Arc::new(Memory::new(MemorySize::of_bytes(settings.counters_memory), now)?);
         data.load_counters(&counters, now);
         if !settings.role.decides() {
-            return Ok(Store::Memory(Arc::new(counters)));
+            return Ok(Store::Memory(counters));
+        }
+        // Beside the start, not before it: decisions may come meanwhile, and without this they only wait longer.
+        let pages = counters.clone();
+        let thread = std::thread::Builder::new().name("pages".into()).spawn(move || pages.touch_pages());
+        if let Err(error) = thread {
+            tracing::debug!("pages are handed out as they are needed: {error}");
         }
         tracing::warn!(
             "counters are in memory: this node limits alone, and every other node grants the same limits again"
         );
-        Ok(Store::Memory(Arc::new(counters)))
+        Ok(Store::Memory(counters))
     }
 }
 

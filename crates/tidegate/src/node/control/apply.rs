@@ -35,7 +35,7 @@ impl Sink for Apply {
     }
 
     fn only_quotas(&self, keep: &dyn Fn(&str) -> bool) {
-        self.quotas.retain(|quota| keep(&quota.caller));
+        self.quotas.retain(|caller| keep(caller));
     }
 
     fn tiers(&self, tiers: &BTreeMap<String, Tier>) {
