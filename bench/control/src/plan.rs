@@ -35,8 +35,9 @@ impl Plan {
     pub(crate) fn of(scale: Scale) -> Self {
         let (some, many, rounds, warm_ms, measured_ms, edits) = match scale {
             Scale::Smoke => (1_000, 10_000, 2, 50, 200, 5),
-            Scale::Quick => (10_000, 1_000_000, 5, 100, 600, 50),
-            Scale::Full => (10_000, 1_000_000, 15, 200, 1_000, 200),
+            Scale::Quick => (10_000, 1_000_000, 25, 50, 150, 50),
+            // Many short turns: what else the machine does changes within a second.
+            Scale::Full => (10_000, 1_000_000, 75, 50, 200, 200),
         };
         let span =
             Span { warm: Duration::from_millis(warm_ms), measured: Duration::from_millis(measured_ms) };
