@@ -319,7 +319,7 @@ static COUNTERS: Place = Place {
         Field::new(
             "memory",
             Kind::Bytes { min: 1 << 20, max: 1 << 42 },
-            "How much memory counters may use. It is fixed; when it is full, what matters least is forgotten, and counted.",
+            "How much memory counters may use. It is fixed, and taken when the node starts; when it is full, what matters least is forgotten, and counted.",
         )
         .ours()
         .default("256MiB"),
