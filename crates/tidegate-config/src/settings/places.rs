@@ -315,15 +315,14 @@ static INTERNAL: Place = Place {
 static COUNTERS: Place = Place {
     name: "counters",
     doc: "Counters in the memory of the node, where there is no store.",
-    fields: &[
-        Field::new(
-            "memory",
-            Kind::Bytes { min: 1 << 20, max: 1 << 42 },
-            "How much memory counters may use. It is fixed, and taken when the node starts; when it is full, what matters least is forgotten, and counted.",
-        )
-        .ours()
-        .default("256MiB"),
-    ],
+    fields: &[Field::new(
+        "memory",
+        Kind::Bytes { min: 1 << 20, max: 1 << 42 },
+        "How much memory counters may use. It is fixed, and taken when the node starts; when it is full, \
+             what matters least is forgotten, and counted.",
+    )
+    .ours()
+    .default("256MiB")],
 };
 
 static STORE: Place = Place {
