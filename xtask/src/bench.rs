@@ -328,6 +328,9 @@ pub(crate) fn steps(tools: &Tools, save: bool) -> Outcome {
     let text = std::fs::read_to_string(&path).unwrap_or_default(); // No file: every step is new.
     let (baseline, counted_with) = parse_baseline(&text)?;
     println!("\n{}", table(&counts, &baseline));
+    if let Some(report) = rises(&counts, &baseline) {
+        println!("{report}");
+    }
     same_for_any_size(&counts)?;
     if let Some(other) = counted_with.filter(|other| *other != compiler) {
         println!(
@@ -487,6 +490,23 @@ fn table(counts: &Counts, baseline: &Counts) -> String {
     text
 }
 
+/// What takes more instructions than it did by more than this many per cent is told.
+const RISE_PERCENT: u64 = 3;
+
+/// Those that do, the worst first; none where none does.
+fn rises(counts: &Counts, baseline: &Counts) -> Option<String> {
+    let risen = |(name, now): (&String, &u64)| {
+        let before = *baseline.get(name)?;
+        let is_more = *now * 100 > before * (100 + RISE_PERCENT);
+        is_more.then(|| (*now as f64 / before as f64 * 100.0 - 100.0, name.clone()))
+    };
+    let mut all: Vec<(f64, String)> = counts.iter().filter_map(risen).collect();
+    all.sort_by(|one, other| other.0.total_cmp(&one.0));
+    let all: Vec<String> = all.iter().map(|(percent, name)| format!("{name} {percent:.0} %")).collect();
+    (!all.is_empty())
+        .then(|| format!("**More than {RISE_PERCENT} % above the baseline**: {}.", all.join(", ")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -569,6 +589,15 @@ mod tests {
     fn a_broken_baseline_is_named_by_its_line() {
         let Err(Failure::Failed(message)) = parse_baseline("a 1\nb many\n") else { panic!("it was taken") };
         assert!(message.starts_with("bench/steps.baseline:2:"), "{message}");
+    }
+
+    #[test]
+    fn a_rise_of_more_than_three_per_cent_is_told_the_worst_first() {
+        let before = counts(&[("a", 100), ("b", 100), ("c", 1_000), ("d", 100)]);
+        let now = counts(&[("a", 103), ("b", 104), ("c", 1_200), ("new", 9)]);
+        let told = rises(&now, &before).expect("a report");
+        assert_eq!(told, "**More than 3 % above the baseline**: c 20 %, b 4 %.");
+        assert_eq!(rises(&counts(&[("a", 103), ("d", 90)]), &before), None);
     }
 
     #[test]

@@ -46,3 +46,27 @@ impl Words {
         &self.words[self.start + at..self.start + at + len]
     }
 }
+
+#[cfg(all(test, target_os = "linux", not(loom), not(miri)))]
+mod tests {
+    use super::*;
+
+    /// Bytes of memory that this process has in use.
+    fn rss_bytes() -> usize {
+        let statm = std::fs::read_to_string("/proc/self/statm").expect("what Linux tells");
+        let pages = statm.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok());
+        pages.expect("a number of pages") * 4_096
+    }
+
+    #[test]
+    fn touched_pages_are_there_and_what_is_written_stays() {
+        const BYTES: usize = 256 << 20; // More than other tests take or give back meanwhile.
+        let words = Words::new(BYTES / size_of::<u64>()).expect("memory");
+        words.line(3)[0].store(7, Ordering::Relaxed);
+        let before = rss_bytes();
+        words.touch_pages();
+        let grown = rss_bytes().saturating_sub(before);
+        assert!(grown > BYTES / 2, "{grown} of {BYTES}");
+        assert_eq!(words.line(3)[0].load(Ordering::Relaxed), 7);
+    }
+}
