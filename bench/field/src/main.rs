@@ -23,6 +23,7 @@ mod strangers; // generators that we did not write
 
 mod growth; // what a decision costs as things grow
 
+mod machine; // what it was measured on
 mod pages; // where it is published
 
 use std::path::{Path, PathBuf};
@@ -58,20 +59,11 @@ fn main() -> ExitCode {
 /// Measures all that the plan names and prints it, or writes it where it is published.
 fn run_all(run: Run) -> Result<(), String> {
     let results = measure::all(&Plan::of(run.extent))?;
-    let page = report::markdown(&results);
-    if !run.write {
-        println!("{page}");
-        return Ok(());
-    }
-    let json = results.json().map_err(|error| format!("the numbers are no JSON: {error}"))?;
-    let mut files = vec![("field.json".to_string(), json), ("field.md".into(), page)];
-    files.extend(plot::all(&results));
-    let folder = published();
-    std::fs::create_dir_all(&folder).map_err(|error| format!("no folder {}: {error}", folder.display()))?;
-    for (name, text) in files {
-        let path = folder.join(&name);
-        std::fs::write(&path, text).map_err(|error| format!("{name} cannot be written: {error}"))?;
-        eprintln!("written: bench/results/{name}");
+    pages::publish(run.write, "field", results.json(), report::markdown(&results))?;
+    if run.write {
+        let plots = plot::all(&results);
+        let plots: Vec<_> = plots.iter().map(|(name, text)| (&**name, text.clone())).collect();
+        pages::write(&plots)?;
     }
     Ok(())
 }

@@ -3,7 +3,6 @@
 use tidegate_bench_common::accounting::Made;
 use tidegate_bench_common::figures::median;
 use tidegate_bench_common::generator::{self, Calls, Used};
-use tidegate_bench_common::machine;
 use tidegate_bench_common::pin::{Cores, Place as Core};
 use tidegate_bench_common::plain;
 use tidegate_bench_common::plan::{Load, Span, turns};
@@ -12,9 +11,10 @@ use tidegate_bench_common::requests::Requests;
 use tidegate_bench_common::results::Counts;
 use tidegate_bench_common::store::Store;
 
+use crate::machine::Machine;
 use crate::peers::{self, Family, Install, Peer, Site};
 use crate::plan::{Extent, Pace, Plan, Press};
-use crate::results::{ClosedTurn, Machine, Missing, OpenTurn, PeerRow, Place, Results};
+use crate::results::{ClosedTurn, Missing, OpenTurn, PeerRow, Place, Results};
 use crate::subject::{Subject, fill, shares_requests, timed_requests};
 
 /// The script calls of a node, sent by a client that does nothing else: what Redis can do at most. It is no server.
@@ -25,20 +25,10 @@ const ONE: Load = Load { connections: 1, streams: 1 };
 
 /// Measures all that the plan names.
 pub(crate) fn all(plan: &Plan) -> Result<Results, String> {
+    let machine = Machine::here();
     let cores = Cores::find();
-    // Before this thread is kept on one core.
-    let (cores_here, commit) = (machine::cores(), machine::commit());
     let store = Store::start(cores)?;
-    let machine = Machine {
-        cores: cores_here,
-        pinned: cores.is_some(),
-        cpu: machine::cpu(),
-        kernel: machine::kernel(),
-        rustc: machine::rustc(),
-        go: machine::said("go", &["env", "GOVERSION"]).trim().to_string(),
-        redis: store.version()?,
-        commit,
-    };
+    let machine = machine.with(&store)?.with_go();
     let mut bench = Bench::start(plan, cores, store)?;
     let closed = bench.closed();
     let open = bench.open(&closed);

@@ -2,6 +2,21 @@
 
 use crate::published as folder;
 
+/// Prints a page, or writes it and its raw numbers where they are published, as `NAME.md` and `NAME.json`.
+pub(crate) fn publish(
+    write_it: bool,
+    name: &str,
+    json: serde_json::Result<String>,
+    markdown: String,
+) -> Result<(), String> {
+    if !write_it {
+        println!("{markdown}");
+        return Ok(());
+    }
+    let json = json.map_err(|error| format!("the numbers are no JSON: {error}"))?;
+    write(&[(&format!("{name}.json"), json), (&format!("{name}.md"), markdown)])
+}
+
 /// Writes files, by their names.
 pub(crate) fn write(files: &[(&str, String)]) -> Result<(), String> {
     std::fs::create_dir_all(folder()).map_err(|error| format!("no bench/results: {error}"))?;

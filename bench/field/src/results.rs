@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use tidegate_bench_common::results::{Counts, Latency, rows};
 
+use crate::machine::Machine;
 use crate::plan::{Extent, Pace, Press};
 
 /// A whole run.
@@ -32,20 +33,6 @@ impl Results {
              \"peers\": {peers},\n\"missing\": {missing},\n\"broken\": {broken},\n\"closed\": {closed},\n\"open\": {open}\n}}\n"
         ))
     }
-}
-
-/// What it was measured on and with.
-#[derive(Serialize, Deserialize)]
-pub(crate) struct Machine {
-    pub(crate) cores: usize,
-    /// Had the servers and the generator a core each?
-    pub(crate) pinned: bool,
-    pub(crate) cpu: String,
-    pub(crate) kernel: String,
-    pub(crate) rustc: String,
-    pub(crate) go: String,
-    pub(crate) redis: String,
-    pub(crate) commit: String,
 }
 
 /// Somebody who was measured.

@@ -13,11 +13,5 @@ use crate::arguments::Run;
 /// Measures, and prints the page or writes it where it is published.
 pub(crate) fn run(run: Run) -> Result<(), String> {
     let results = measure::all(run.extent)?;
-    let markdown = report::markdown(&results);
-    if !run.write {
-        println!("{markdown}");
-        return Ok(());
-    }
-    let json = results.json().map_err(|error| format!("the numbers are no JSON: {error}"))?;
-    crate::pages::write(&[("accuracy.json", json), ("accuracy.md", markdown)])
+    crate::pages::publish(run.write, "accuracy", results.json(), report::markdown(&results))
 }

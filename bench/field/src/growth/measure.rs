@@ -1,7 +1,6 @@
 //! The nodes take turns, every other round backwards.
 
 use tidegate_bench_common::generator::{self, Calls, Used};
-use tidegate_bench_common::machine;
 use tidegate_bench_common::pin::Cores;
 use tidegate_bench_common::plan::{FEW, Span, turns};
 use tidegate_bench_common::process::{Process, node_command};
@@ -10,7 +9,8 @@ use tidegate_bench_common::store::Store;
 use tidegate_clock::Stopwatch;
 
 use super::plan::{Case, Growing, rounds};
-use super::results::{Machine, Results, Row};
+use super::results::{Results, Row};
+use crate::machine::Machine;
 use crate::plan::Extent;
 
 /// A node, and what it is asked.
@@ -21,18 +21,10 @@ struct Node {
 }
 
 pub(crate) fn all(extent: Extent) -> Result<Results, String> {
-    let (cores_here, commit) = (machine::cores(), machine::commit()); // Before this thread is kept on one core.
+    let machine = Machine::here();
     let cores = Cores::find();
     let store = Store::start(cores)?;
-    let machine = Machine {
-        cores: cores_here,
-        pinned: cores.is_some(),
-        cpu: machine::cpu(),
-        kernel: machine::kernel(),
-        rustc: machine::rustc(),
-        redis: store.version()?,
-        commit,
-    };
+    let machine = machine.with(&store)?;
     let mut nodes = Vec::new();
     for case in Case::all(extent) {
         eprintln!("a node with {} of {:?}", case.size, case.growing);

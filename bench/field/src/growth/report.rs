@@ -142,7 +142,7 @@ fn goals(results: &Results) -> String {
 mod tests {
     use super::*;
     use crate::growth::plan::Case;
-    use crate::growth::results::Machine;
+    use crate::machine::Machine;
     use crate::plan::Extent;
 
     #[test]
@@ -172,15 +172,7 @@ mod tests {
 
     #[test]
     fn a_ratio_is_within_a_round_and_to_the_smallest() {
-        let machine = Machine {
-            cores: 2,
-            pinned: true,
-            cpu: String::new(),
-            kernel: String::new(),
-            rustc: String::new(),
-            redis: String::new(),
-            commit: String::new(),
-        };
+        let machine = Machine { cores: 2, pinned: true, ..Machine::default() };
         let results = Results {
             extent: Extent::Smoke,
             machine,

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use tidegate_bench_common::results::{Counts, rows};
 
 use super::plan::Case;
+use crate::machine::Machine;
 use crate::plan::Extent;
 
 /// A whole run.
@@ -22,19 +23,6 @@ impl Results {
         let rows = rows(&self.rows)?;
         Ok(format!("{{\n\"extent\": {extent},\n\"machine\": {machine},\n\"rows\": {rows}\n}}\n"))
     }
-}
-
-/// What it was measured on and with.
-#[derive(Serialize, Deserialize)]
-pub(crate) struct Machine {
-    pub(crate) cores: usize,
-    /// Had the nodes a core of their own?
-    pub(crate) pinned: bool,
-    pub(crate) cpu: String,
-    pub(crate) kernel: String,
-    pub(crate) rustc: String,
-    pub(crate) redis: String,
-    pub(crate) commit: String,
 }
 
 /// One node.

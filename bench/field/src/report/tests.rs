@@ -3,8 +3,9 @@
 use tidegate_bench_common::results::Latency;
 
 use super::*;
+use crate::machine::Machine;
 use crate::plan::Extent;
-use crate::results::{ClosedTurn, Machine, Missing, PeerRow, Place, Seen};
+use crate::results::{ClosedTurn, Missing, PeerRow, Place, Seen};
 use crate::{plot, published};
 
 /// The page cannot say what the numbers do not. Before the first run is published there is nothing to say.

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use tidegate_bench_common::accounting::Account;
 use tidegate_bench_common::generator::{Calls, thread_cpu_ns};
-use tidegate_bench_common::machine::{commit, cores, cpu, kernel, rustc};
 use tidegate_bench_common::pin::Cores;
 use tidegate_bench_common::plan::{FEW, Load, MANY, turns};
 use tidegate_bench_common::process::Entrance;
@@ -15,8 +14,9 @@ use tidegate_clock::Stopwatch;
 
 use super::generators::{Generator, json, message};
 use super::node::Node;
-use super::results::{By, Caller, Machine, Missing, Results, Round, Row, Said};
+use super::results::{By, Caller, Missing, Results, Round, Row, Said};
 use super::{accounts, spec};
+use crate::machine::Machine;
 use crate::peers::Install;
 use crate::plan::Extent;
 
@@ -50,14 +50,7 @@ impl Plan {
 pub(crate) fn all(extent: Extent) -> Result<Results, String> {
     let plan = Plan::of(extent);
     let pinned = Cores::find();
-    let machine = Machine {
-        cores: cores(),
-        pinned: pinned.is_some(),
-        cpu: cpu(),
-        kernel: kernel(),
-        rustc: rustc(),
-        commit: commit(),
-    };
+    let machine = Machine::here();
     let (mut generators, mut missing) = (Vec::new(), Vec::new());
     for by in Generator::ALL {
         match Generator::find(by, plan.install) {

@@ -18,11 +18,5 @@ use crate::arguments::Run;
 /// Measures, and prints the page or writes it where it is published.
 pub(crate) fn run(run: Run) -> Result<(), String> {
     let results = measure::all(run.extent)?;
-    let markdown = report::markdown(&results);
-    if !run.write {
-        println!("{markdown}");
-        return Ok(());
-    }
-    let json = results.json().map_err(|error| format!("the numbers are no JSON: {error}"))?;
-    crate::pages::write(&[("strangers.json", json), ("strangers.md", markdown)])
+    crate::pages::publish(run.write, "strangers", results.json(), report::markdown(&results))
 }

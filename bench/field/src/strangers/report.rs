@@ -213,8 +213,9 @@ fn typed(results: &Results) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::results::{Failure, Machine, Port, Said, Spec};
+    use super::super::results::{Failure, Port, Said, Spec};
     use super::*;
+    use crate::machine::Machine;
     use crate::plan::Extent;
 
     /// The page cannot say what the numbers do not.
@@ -234,14 +235,7 @@ mod tests {
     }
 
     fn results(rows: &[(By, Round)]) -> Results {
-        let machine = Machine {
-            cores: 2,
-            pinned: true,
-            cpu: String::new(),
-            kernel: String::new(),
-            rustc: String::new(),
-            commit: String::new(),
-        };
+        let machine = Machine { cores: 2, pinned: true, ..Machine::default() };
         let rows = rows.iter().map(|&(by, round)| Row { by, load: FEW, rounds: vec![round] }).collect();
         let (callers, missing, accounts, ports) = (vec![], vec![], vec![], vec![]);
         Results { extent: Extent::Smoke, machine, callers, missing, rows, accounts, ports }

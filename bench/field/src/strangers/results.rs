@@ -6,6 +6,7 @@ use tidegate_bench_common::plan::Load;
 use tidegate_bench_common::results::rows;
 use tidegate_bench_common::tally::Tally;
 
+use crate::machine::Machine;
 use crate::plan::Extent;
 
 /// A whole run.
@@ -37,18 +38,6 @@ impl Results {
         let parts = parts.map(|(name, value)| format!("\"{name}\": {value}"));
         Ok(format!("{{\n{}\n}}\n", parts.join(",\n")))
     }
-}
-
-/// What it was measured on and with.
-#[derive(Serialize, Deserialize)]
-pub(crate) struct Machine {
-    pub(crate) cores: usize,
-    /// Had the node a core of its own?
-    pub(crate) pinned: bool,
-    pub(crate) cpu: String,
-    pub(crate) kernel: String,
-    pub(crate) rustc: String,
-    pub(crate) commit: String,
 }
 
 /// Somebody who calls.
