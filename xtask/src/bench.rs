@@ -50,7 +50,7 @@ pub(crate) fn details() -> String {
          {SMOKE}  with those who are there already: does it run at all?\n  \
          {WRITE}  write bench/results/strangers.md and strangers.json, to be committed, instead of printing\n\n\
          growth: calls nodes of ours that differ in one number (10 to 100 000 rules, 1 to 10 takes, 100 000 keys and more) in turns, and\n\
-         prints Markdown: what a decision costs by the smallest of its kind, bytes per key. Four minutes.\n  \
+         prints Markdown: what a decision costs by the smallest of its kind, and memory. Four minutes.\n  \
          {QUICK}  short turns, a minute\n  \
          {FULL}   ten million keys\n  \
          {SMOKE}  few of everything: does it run at all?\n  \

@@ -226,8 +226,8 @@ fn memory(results: &Results) -> String {
             median(row.start_ns.iter().map(|ns| *ns as f64)) / 1e6,
         );
     }
-    text + "\n*For each* is what the process grew by, with connections and buffers: a sense of size. Ours has a\n\
-            table of a fixed size, whose memory the system gives it in large pages as callers come.\n"
+    text + "\n*For each* is what the process grew by, with connections and buffers: a sense of size. Ours has\n\
+            a table of a fixed size, and takes the memory for all of it in its first second: that is nearly all of it.\n"
 }
 
 fn seen(results: &Results) -> String {

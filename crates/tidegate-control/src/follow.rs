@@ -2,7 +2,6 @@
 //! comes is applied in the order of revisions, and what cannot be read now is read later, while decisions go on with what there is.
 
 use std::collections::{BTreeMap, HashSet};
-use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
 use tidegate_clock::Clock;
@@ -28,8 +27,10 @@ pub trait Sink: Send + Sync + 'static {
     fn quota(&self, quota: &Quota);
     /// Nothing is kept about a key any more.
     fn no_quota(&self, api_key: &str);
-    /// Of all keys only those are kept for whom `keep` speaks.
-    fn only_quotas(&self, keep: &dyn Fn(&str) -> bool);
+    /// All quotas will be told now, also those that were before.
+    fn quotas_begin(&self);
+    /// All quotas have been told: about a key that was not among them nothing is kept any more.
+    fn quotas_end(&self);
     /// These are the tiers.
     fn tiers(&self, tiers: &BTreeMap<String, Tier>);
     /// These are the rules by API: ids and documents.
@@ -152,32 +153,26 @@ impl<S: Sink> Follow<S> {
                 continue;
             }
             let Some(last) = changes.changes.last().map(|change| change.seq) else { break };
-            self.take(store, &changes.changes).await?;
-            self.set_revision(last);
+            self.take(store, &changes.changes, last).await?;
         }
         self.sink.heard();
         Ok(())
     }
 
-    /// Reads what has changed as it is now, and tells it.
-    async fn take(&mut self, store: &ControlStore, changes: &[Change]) -> Result<()> {
+    /// Reads what has changed as it is now, up to a revision, and tells it. Not before the file has it: what was in force once is so after
+    /// a start without the store, too.
+    async fn take(&mut self, store: &ControlStore, changes: &[Change], revision: Revision) -> Result<()> {
         let of = |kind: Kind| -> Vec<&str> {
             let mut seen = HashSet::new();
             let subjects = changes.iter().filter(|change| change.kind == kind).map(|change| &*change.subject);
             subjects.filter(|subject| seen.insert(*subject)).collect()
         };
-        let keys = of(Kind::Quota);
-        if !keys.is_empty() {
-            let there = store.quotas_of(&keys).await?;
-            for quota in &there {
-                self.sink.quota(&quota.value);
-                self.keep(Line::Quota(quota.value.clone()));
-            }
-            for gone in keys.iter().filter(|key| there.iter().all(|quota| quota.value.api_key != **key)) {
-                self.sink.no_quota(gone);
-                self.keep(Line::NoQuota((*gone).to_owned()));
-            }
-        }
+        let mut keys = of(Kind::Quota);
+        let there = if keys.is_empty() { Vec::new() } else { store.quotas_of(&keys).await? };
+        keys.retain(|key| there.iter().all(|quota| quota.value.api_key != **key));
+        let gone = keys;
+        there.iter().for_each(|quota| self.keep(Line::Quota(quota.value.clone())));
+        gone.iter().for_each(|key| self.keep(Line::NoQuota((*key).to_owned())));
         let (tiers, rules, states) = (of(Kind::Tier), of(Kind::Rule), of(Kind::RuleState));
         for name in &tiers {
             match found(store.tier(name).await)? {
@@ -215,6 +210,11 @@ impl<S: Sink> Follow<S> {
                 }
             }
         }
+        if let Some(file) = &mut self.last_good {
+            file.end_of(revision);
+        }
+        there.iter().for_each(|quota| self.sink.quota(&quota.value));
+        gone.iter().for_each(|key| self.sink.no_quota(key));
         if !tiers.is_empty() {
             self.sink.tiers(&self.tiers);
         }
@@ -225,6 +225,11 @@ impl<S: Sink> Follow<S> {
         if !states.is_empty() || !rules.is_empty() {
             self.tell_states();
         }
+        self.revision = revision;
+        self.sink.is_at(revision);
+        if let Some(file) = &mut self.last_good {
+            file.tidy_up();
+        }
         Ok(())
     }
 
@@ -232,9 +237,7 @@ impl<S: Sink> Follow<S> {
     async fn take_all(&mut self, store: &ControlStore) -> Result<()> {
         let mut snapshot = store.snapshot().await?;
         let (mut tiers, mut rules, mut states) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        // Of each key only its hash: there may be millions. Two that share one would keep a key too long, until the next start.
-        let hasher = RandomState::new();
-        let mut keys: HashSet<u64> = HashSet::new();
+        self.sink.quotas_begin();
         let mut file = self.last_good.as_mut().and_then(|file| file.rewrite(snapshot.revision()));
         let mut keep = |line: Line| {
             if let Some(file) = &mut file {
@@ -263,7 +266,6 @@ impl<S: Sink> Follow<S> {
                 }
                 SnapshotPage::Quotas(page) => {
                     for quota in page {
-                        keys.insert(hasher.hash_one(&quota.value.api_key));
                         self.sink.quota(&quota.value);
                         keep(Line::Quota(quota.value));
                     }
@@ -274,7 +276,7 @@ impl<S: Sink> Follow<S> {
         if let (Some(file), Some(kept)) = (file, &mut self.last_good) {
             kept.replace(file);
         }
-        self.sink.only_quotas(&|key| keys.contains(&hasher.hash_one(key)));
+        self.sink.quotas_end();
         (self.tiers, self.rules, self.states) = (tiers, rules, states);
         self.tell_all(revision);
         Ok(())
@@ -292,14 +294,6 @@ impl<S: Sink> Follow<S> {
         self.tell_states();
         self.revision = revision;
         self.loaded = true;
-        self.sink.is_at(revision);
-    }
-
-    fn set_revision(&mut self, revision: Revision) {
-        self.revision = revision;
-        if let Some(file) = &mut self.last_good {
-            file.end_of(revision);
-        }
         self.sink.is_at(revision);
     }
 
@@ -331,5 +325,67 @@ fn found<T>(read: Result<T>) -> Result<Option<T>> {
         Ok(value) => Ok(Some(value)),
         Err(crate::error::Error::NotFound { .. }) => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::{Options, Who};
+
+    /// Looks, whenever it is told of a key, whether the file speaks of it already.
+    struct Looks {
+        file: PathBuf,
+        seen: Mutex<Vec<(String, bool)>>,
+    }
+
+    impl Looks {
+        fn look(&self, what: &str, line: &str) {
+            // Up to the last whole revision: what stands behind it counts for nothing.
+            let text = std::fs::read_to_string(&self.file).unwrap_or_default();
+            let whole = text.rfind("{\"revision\"").map_or("", |at| &text[..at]);
+            self.seen.lock().expect("a list").push((what.into(), whole.contains(line)));
+        }
+    }
+
+    impl Sink for Looks {
+        fn quota(&self, quota: &Quota) {
+            self.look("quota", &format!("{{\"quota\":{{\"api_key\":\"{}\"", quota.api_key));
+        }
+
+        fn no_quota(&self, api_key: &str) {
+            self.look("no quota", &format!("{{\"no_quota\":\"{api_key}\"}}"));
+        }
+
+        fn quotas_begin(&self) {}
+        fn quotas_end(&self) {}
+        fn tiers(&self, _: &BTreeMap<String, Tier>) {}
+        fn rules(&self, _: &BTreeMap<String, String>) {}
+        fn states(&self, _: &[RuleState]) {}
+        fn is_at(&self, _: Revision) {}
+        fn heard(&self) {}
+        fn heard_nothing(&self) {}
+    }
+
+    #[tokio::test]
+    async fn an_edit_is_told_only_once_the_file_has_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("last-good");
+        let store = ControlStore::open(&Options::sqlite(folder.path().join("db"))).await.expect("a store");
+        let sink = Looks { file: file.clone(), seen: Mutex::default() };
+        let mut follow = Follow::new(sink, Clock::real(), Some(LastGood::new(&file, "db")));
+        follow.catch_up(&store).await.expect("nothing yet");
+        let who = Who::new("test", "");
+        let quota = Quota { tier: Some("pro".into()), ..Quota::of("alice") };
+        store.put_quota(&who, quota, None).await.expect("written");
+        follow.catch_up(&store).await.expect("the edit");
+        store.delete_quota(&who, "alice", None).await.expect("deleted");
+        follow.catch_up(&store).await.expect("its end");
+        let seen = follow.sink.seen.lock().expect("a list").clone();
+        assert_eq!(seen, [("quota".to_owned(), true), ("no quota".to_owned(), true)]);
+        store.close().await;
     }
 }

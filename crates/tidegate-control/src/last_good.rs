@@ -118,7 +118,11 @@ impl LastGood {
         let Some(out) = &mut self.out else { return };
         let written = write_line(out, &Mark::Revision(revision)).and_then(|()| out.flush());
         self.tell_broken(written);
-        if self.added > OLD_MAX {
+    }
+
+    /// Writes the file anew if much of it is old. That takes a while where it is large: nobody should wait for it.
+    pub(crate) fn tidy_up(&mut self) {
+        if self.out.is_some() && self.added > OLD_MAX {
             let compacted = self.compact();
             self.tell_broken(compacted);
         }
@@ -343,6 +347,7 @@ mod tests {
         }
         file.add(&Line::NoQuota("b".into()));
         file.end_of(6 + OLD_MAX + 1);
+        file.tidy_up();
         drop(file);
         assert!(fs::metadata(&path).expect("the file").len() < 2_000);
         let expected = HashMap::from([("a".to_owned(), quota("a", &format!("t{OLD_MAX}")))]);

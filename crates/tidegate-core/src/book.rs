@@ -164,7 +164,8 @@ struct Node {
     wild: Vec<Wild>,
     exempt: Option<Box<Exempt>>,
     limits: Vec<usize>,
-    tiers: HashMap<Box<str>, Vec<usize>>,
+    /// Sorted by name. There are few, which are compared faster than hashed.
+    tiers: Vec<(Box<str>, Vec<usize>)>,
 }
 
 /// The children of a node that have the same key.
@@ -220,6 +221,13 @@ impl Node {
         let first = of_key.into_iter().chain(of_any).min_by_key(|wild| wild.order);
         let wild = first.map(|wild| (wild.node, How::Wildcard { order: wild.order }));
         wild.or_else(|| Some((branch?.open?, How::Open)))
+    }
+
+    /// Its limits for callers of a tier, if it has any for them.
+    #[inline]
+    fn of_tier(&self, tier: &str) -> Option<&[usize]> {
+        let at = self.tiers.binary_search_by(|(name, _)| (**name).cmp(tier)).ok()?;
+        Some(&self.tiers[at].1)
     }
 
     /// Why whoever these entries speak of is exempt from its limits and from those below, if they are.
@@ -388,6 +396,9 @@ impl Book {
             if callers.is_some() {
                 seek.caller = domain.caller_at(entries);
                 seek.quota = seek.caller.and_then(|at| plan.known(query, entries[at].value));
+                // Most have a tier that the rules know, and nothing else: then there is nothing to ask at each entry.
+                let own = seek.quota.is_some_and(|number| !plan.callers[number].terms.overrides.is_empty());
+                seek.callers = callers.filter(|callers| own || callers.quotas.has_tiers());
             }
             let quotas = &plan.callers;
             self.find(&seek, found, quotas, &mut plan.found, recorder);
@@ -449,7 +460,7 @@ impl Book {
             if domain.matching == Matching::Leaf {
                 pass_by(all, found_from, recorder);
             }
-            let of_tier = tier.and_then(|tier| node.tiers.get(tier));
+            let of_tier = tier.and_then(|tier| node.of_tier(tier));
             let to = waypoint(at);
             recorder.record(Event::Led { entry, how, to, of_tier: of_tier.is_some(), exempt });
             let rules = of_tier.unwrap_or(&node.limits);
@@ -517,6 +528,7 @@ impl Book {
 struct Seek<'s> {
     domain: &'s Domain,
     entries: &'s [Entry<'s>],
+    /// What is known about callers, if any of it grants something.
     callers: Option<Callers<'s>>,
     /// Which entry names the caller.
     caller: Option<usize>,
@@ -576,16 +588,13 @@ impl Book {
         node: usize,
         tier: &str,
     ) -> Option<impl Iterator<Item = &'b Rule> + use<'b>> {
-        let limits = self.nodes.get(node)?.tiers.get(tier)?;
+        let limits = self.nodes.get(node)?.of_tier(tier)?;
         Some(limits.iter().map(|&rule| &self.rules[rule]))
     }
 
     pub(crate) fn tiers_of(&self, node: usize) -> Vec<&str> {
-        let tiers = self.nodes.get(node).map(|node| &node.tiers);
-        let mut names: Vec<&str> =
-            tiers.into_iter().flat_map(|tiers| tiers.keys()).map(|name| &**name).collect();
-        names.sort_unstable();
-        names
+        let tiers = self.nodes.get(node).map(|node| &*node.tiers).unwrap_or_default();
+        tiers.iter().map(|(name, _)| &**name).collect()
     }
 }
 
@@ -724,7 +733,9 @@ impl Book {
                 let rules = self.write(&place, Some(&tier), limits);
                 (tier.into(), rules)
             });
-            let tiers = tiers.collect();
+            let mut tiers: Vec<(Box<str>, _)> = tiers.collect();
+            tiers.sort_by(|(one, _), (other, _)| one.cmp(other)); // Which keeps the first of two before the other.
+            tiers.dedup_by(|(one, _), (other, _)| one == other);
             if draft.always {
                 always.push(way.as_slice().into());
             }

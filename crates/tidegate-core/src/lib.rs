@@ -42,6 +42,7 @@ mod rule; // a limit, where it stands, and what its verdict is for
 mod reserved; // charges that are settled later
 
 mod quota; // what is kept about single callers
+mod shelf; // where they are found
 
 mod query; // what a request asks
 mod book; // all rules, compiled

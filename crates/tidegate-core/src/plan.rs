@@ -267,7 +267,7 @@ impl<'b> Plan<'b> {
                 } else {
                     entries
                 },
-                name: domain.caller_at(entries).zip(name),
+                name: name.and_then(|name| Some((domain.caller_at(entries)?, name))),
                 granted: found.granted.map(|(grant, _)| grant),
                 adds: domain.matching == Matching::Leaf && found.rule.is_none_or(|rule| !rule.always),
                 cost: cost.unwrap_or_default().into(),
@@ -324,11 +324,7 @@ impl<'b> Plan<'b> {
             }
         }
         let key = parts.key();
-        let caller = request.domain.caller(request.entries);
-        let role = match caller {
-            Some(caller) => rule.role(caller.as_bytes()),
-            None => rule.role(&key.bits().to_le_bytes()),
-        };
+        let role = rule.role(key, || request.domain.caller(request.entries));
         let role = if book.all_quota && role == Role::Enforce { Role::Quota } else { role };
         let lease = rule.lease_of(request.entries).map(|name| rule.place(name));
         let name = match book.reference_names {

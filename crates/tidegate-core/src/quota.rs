@@ -3,16 +3,20 @@
 //!
 //! A request asks it once for each caller that it names, and it is asked by nothing else: a probe of a hash table under the lock of one
 //! of many shards, held for as long as it takes to count a reference. Among a million callers each step from one place in memory to the
-//! next waits for it, so there are few: names stand in the table itself, and callers who differ in nothing but their names share what else
-//! is kept about them ([`Terms`]).
+//! next waits for it, so there are few: a caller is a keyed hash of its name in a table that is searched in place, and callers who differ
+//! in nothing but their names share what else is kept about them ([`Terms`]).
+//!
+//! 71 bits of a hash stand for a name. That any of a million unknown names is taken for one of a million known ones has a probability of
+//! 4 in 10 thousand million, and nobody outside can look for it: the hash is keyed, anew by each process.
 
-use std::hash::BuildHasher as _;
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
+use hashbrown::HashMap;
 
-use crate::{DEPTH_MAX, Domain, Entry, Micros, Unit};
+use crate::shelf::{Mark, Shelf};
+use crate::{DEPTH_MAX, Domain, Entry, KeyParts, Micros, Secret, Unit};
 
 /// Readers of different callers rarely meet in one of so many.
 const SHARDS: usize = 256;
@@ -216,9 +220,9 @@ impl Terms {
         own + allocated(size_of_val(&*self.overrides)) + overrides.sum::<usize>()
     }
 
-    /// Has it nothing but what is shared?
-    fn is_plain(&self) -> bool {
-        self.overrides.is_empty() && self.more.is_none()
+    /// What it takes that is not shared with others.
+    fn own_bytes(&self) -> usize {
+        if self.overrides.is_empty() && self.more.is_none() { 0 } else { self.bytes() }
     }
 
     /// Is it about a caller in this domain?
@@ -237,56 +241,6 @@ impl Terms {
             OtherName::Client => ("client_id", &more.client),
         };
         Some(Entry { key, value: value.as_deref()? })
-    }
-}
-
-/// The name of a caller. A short one stands where this stands.
-#[derive(Debug)]
-enum Name {
-    Short { len: u8, bytes: [u8; Self::SHORT_MAX] },
-    Long(Box<str>),
-}
-
-impl Name {
-    /// So that it takes three words.
-    const SHORT_MAX: usize = 22;
-
-    fn new(text: Box<str>) -> Self {
-        let mut bytes = [0; Self::SHORT_MAX];
-        match bytes.get_mut(..text.len()) {
-            None => Self::Long(text),
-            Some(short) => {
-                short.copy_from_slice(text.as_bytes());
-                Self::Short { len: text.len() as u8, bytes }
-            }
-        }
-    }
-
-    #[inline]
-    fn bytes(&self) -> &[u8] {
-        match self {
-            Self::Short { len, bytes } => bytes.get(..usize::from(*len)).unwrap_or_default(),
-            Self::Long(text) => text.as_bytes(),
-        }
-    }
-
-    fn text(&self) -> &str {
-        std::str::from_utf8(self.bytes()).unwrap_or_default() // It was a text.
-    }
-}
-
-/// A caller, as it stands in the table.
-#[derive(Debug)]
-struct Kept {
-    caller: Name,
-    terms: Arc<Terms>,
-}
-
-impl Kept {
-    /// What it takes besides its place in the table.
-    fn bytes(&self) -> usize {
-        let name = if let Name::Long(text) = &self.caller { allocated(text.len()) } else { 0 };
-        name + if self.terms.is_plain() { 0 } else { self.terms.bytes() }
     }
 }
 
@@ -319,7 +273,8 @@ pub(crate) fn granted<'q>(
 /// Everything that is kept about callers and tiers.
 #[derive(Debug)]
 pub struct Quotas {
-    hasher: DefaultHashBuilder,
+    /// What names are hashed by.
+    hasher: KeyParts,
     shards: Box<[Shard]>,
     /// What callers share who have nothing but a tier, by it and whether they are limited at all.
     plain: Mutex<HashMap<Plain, Arc<Terms>>>,
@@ -327,13 +282,13 @@ pub struct Quotas {
     tiers: RwLock<Arc<[Tier]>>,
     /// How many callers are kept.
     callers: AtomicUsize,
-    /// What their records take.
+    /// What is kept about those who share nothing.
     bytes: AtomicUsize,
     /// How many tiers.
     tier_count: AtomicUsize,
 }
 
-type Shard = RwLock<HashTable<Kept>>;
+type Shard = RwLock<Shelf<Arc<Terms>>>;
 
 /// A tier, and whether its caller is not limited at all.
 type Plain = (Option<Arc<str>>, bool);
@@ -350,7 +305,7 @@ pub struct Tier {
 impl Default for Quotas {
     fn default() -> Self {
         Self {
-            hasher: DefaultHashBuilder::default(),
+            hasher: hasher(),
             shards: (0..SHARDS).map(|_| RwLock::default()).collect(),
             plain: Mutex::default(),
             tiers: RwLock::new(Arc::new([])),
@@ -361,6 +316,13 @@ impl Default for Quotas {
     }
 }
 
+/// A hash that nobody knows outside of this process.
+fn hasher() -> KeyParts {
+    let random = RandomState::new();
+    let words = [0_u8, 1].map(|word| random.hash_one(word).to_le_bytes());
+    Secret::new(std::array::from_fn(|at| words[at / 8][at % 8])).start()
+}
+
 impl Quotas {
     /// Is nothing kept?
     #[inline]
@@ -368,8 +330,9 @@ impl Quotas {
         self.callers.load(Ordering::Relaxed) == 0 && !self.has_tiers()
     }
 
+    /// Does any tier have limits of its own?
     #[inline]
-    fn has_tiers(&self) -> bool {
+    pub(crate) fn has_tiers(&self) -> bool {
         self.tier_count.load(Ordering::Relaxed) > 0
     }
 
@@ -380,10 +343,8 @@ impl Quotas {
 
     /// What all of them take in memory, the table included.
     pub fn bytes(&self) -> usize {
-        let tables = self
-            .shards
-            .iter()
-            .map(|shard| shard.read().unwrap_or_else(PoisonError::into_inner).allocation_size());
+        let tables =
+            self.shards.iter().map(|shard| shard.read().unwrap_or_else(PoisonError::into_inner).bytes());
         self.bytes.load(Ordering::Relaxed) + tables.sum::<usize>()
     }
 
@@ -399,33 +360,26 @@ impl Quotas {
         if self.callers.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        let hash = self.hasher.hash_one(caller.as_bytes());
-        let shard = self.shard(hash).read().unwrap_or_else(PoisonError::into_inner);
-        let kept = shard.find(hash, |kept| kept.caller.bytes() == caller.as_bytes())?;
-        let again = near.take_if(|near| Arc::ptr_eq(near, &kept.terms));
-        again.or_else(|| Some(kept.terms.clone()))
+        let (shard, mark) = self.place(caller);
+        let shard = shard.read().unwrap_or_else(PoisonError::into_inner);
+        let terms = shard.get(mark)?;
+        let again = near.take_if(|near| Arc::ptr_eq(near, terms));
+        again.or_else(|| Some(terms.clone()))
     }
 
     /// Keeps this about a caller, in place of what was kept before.
     pub fn put(&self, quota: Quota) {
         let Quota { caller, tier, overrides, whitelisted, more } = quota;
-        let hash = self.hasher.hash_one(caller.as_bytes());
         let mut terms = self.plain(tier, whitelisted);
         if !overrides.is_empty() || more.is_some() {
             terms = Arc::new(Terms { tier: terms.tier.clone(), overrides, whitelisted, more });
         }
-        let quota = Kept { caller: Name::new(caller), terms };
-        let mut shard = self.shard(hash).write().unwrap_or_else(PoisonError::into_inner);
-        self.bytes.fetch_add(quota.bytes(), Ordering::Relaxed);
-        match shard.find_mut(hash, |other| other.caller.bytes() == quota.caller.bytes()) {
-            Some(other) => {
-                self.bytes.fetch_sub(other.bytes(), Ordering::Relaxed);
-                *other = quota;
-            }
-            None => {
-                shard.insert_unique(hash, quota, |other| self.hasher.hash_one(other.caller.bytes()));
-                self.callers.fetch_add(1, Ordering::Relaxed);
-            }
+        let (shard, mark) = self.place(&caller);
+        let mut shard = shard.write().unwrap_or_else(PoisonError::into_inner);
+        self.bytes.fetch_add(terms.own_bytes(), Ordering::Relaxed);
+        match shard.put(mark, terms) {
+            Some(before) => drop(self.bytes.fetch_sub(before.own_bytes(), Ordering::Relaxed)),
+            None => drop(self.callers.fetch_add(1, Ordering::Relaxed)),
         }
     }
 
@@ -445,32 +399,31 @@ impl Quotas {
 
     /// Forgets a caller; says whether anything was kept.
     pub fn remove(&self, caller: &str) -> bool {
-        let hash = self.hasher.hash_one(caller.as_bytes());
-        let mut shard = self.shard(hash).write().unwrap_or_else(PoisonError::into_inner);
-        let found = shard.find_entry(hash, |kept| kept.caller.bytes() == caller.as_bytes());
-        let gone = found.map(|entry| entry.remove().0).ok();
-        let was_there = gone.is_some();
-        if let Some(gone) = gone {
-            self.bytes.fetch_sub(gone.bytes(), Ordering::Relaxed);
-            self.callers.fetch_sub(1, Ordering::Relaxed);
+        let (shard, mark) = self.place(caller);
+        let gone = shard.write().unwrap_or_else(PoisonError::into_inner).remove(mark);
+        if let Some(gone) = &gone {
+            self.gone(gone);
         }
-        was_there
+        gone.is_some()
     }
 
-    /// Forgets every caller for whom `keep` does not speak.
-    pub fn retain(&self, mut keep: impl FnMut(&str) -> bool) {
+    /// All that is kept will be put now, whether it changed or not.
+    pub fn begin(&self) {
         for shard in &self.shards {
-            let mut shard = shard.write().unwrap_or_else(PoisonError::into_inner);
-            let before = shard.len();
-            shard.retain(|kept| {
-                let stays = keep(kept.caller.text());
-                if !stays {
-                    self.bytes.fetch_sub(kept.bytes(), Ordering::Relaxed);
-                }
-                stays
-            });
-            self.callers.fetch_sub(before - shard.len(), Ordering::Relaxed);
+            shard.write().unwrap_or_else(PoisonError::into_inner).doubt_all();
         }
+    }
+
+    /// All that is kept has been put: forgets every caller for whom nothing was since the beginning.
+    pub fn end(&self) {
+        for shard in &self.shards {
+            shard.write().unwrap_or_else(PoisonError::into_inner).drop_doubtful(|terms| self.gone(terms));
+        }
+    }
+
+    fn gone(&self, terms: &Terms) {
+        self.bytes.fetch_sub(terms.own_bytes(), Ordering::Relaxed);
+        self.callers.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Puts these tiers in the place of all before.
@@ -501,9 +454,11 @@ impl Quotas {
         granted(&tier.overrides, walked, now)
     }
 
-    fn shard(&self, hash: u64) -> &Shard {
-        // The table goes by the low bits and by the highest seven.
-        &self.shards[(hash >> 40) as usize % SHARDS]
+    /// Where a caller is kept: by other bits of the hash of its name than those that are compared there.
+    #[inline]
+    fn place(&self, caller: &str) -> (&Shard, Mark) {
+        let hash = self.hasher.part(caller.as_bytes()).key().bits();
+        (&self.shards[(hash >> 64) as usize % SHARDS], Mark::of_hash(hash as u64))
     }
 }
 
@@ -536,30 +491,27 @@ mod tests {
         assert_eq!(quotas.of("key-7").and_then(|quota| quota.tier.clone()).as_deref(), Some("pro"));
         assert!(quotas.of("key-2000").is_none() && quotas.of("").is_none());
         assert!(quotas.remove("key-7") && quotas.of("key-7").is_none());
-        quotas.retain(|caller| caller.ends_with('1'));
-        assert_eq!(quotas.len(), 200);
-        assert!(quotas.of("key-11").is_some() && quotas.of("key-12").is_none());
-        quotas.retain(|_| false);
+        quotas.begin();
+        assert!(quotas.of("key-12").is_some(), "until the end they are who they were");
+        (1..2_000).step_by(10).for_each(|at| quotas.put(quota(&format!("key-{at}"), "pro")));
+        quotas.put(quota("new", "pro"));
+        quotas.end();
+        assert_eq!(quotas.len(), 201);
+        assert!(quotas.of("key-11").is_some() && quotas.of("new").is_some() && quotas.of("key-12").is_none());
+        quotas.begin();
+        quotas.end();
         assert!(quotas.is_empty());
     }
 
     #[test]
-    fn names_are_kept_whole_whatever_their_length() {
-        assert_eq!(size_of::<Kept>(), 4 * size_of::<usize>());
+    fn names_of_any_length_are_told_apart() {
         let quotas = Quotas::default();
-        let names: Vec<String> =
-            (0..=Name::SHORT_MAX + 2).map(|len| "ß".repeat(len / 2) + &"x".repeat(len % 2)).collect();
+        let names: Vec<String> = (0..=40).map(|len| "ß".repeat(len / 2) + &"x".repeat(len % 2)).collect();
         names.iter().for_each(|name| quotas.put(quota(name, name)));
         for name in &names {
             assert_eq!(quotas.of(name).and_then(|terms| terms.tier.clone()).as_deref(), Some(&**name));
         }
-        let mut seen = Vec::new();
-        quotas.retain(|caller| {
-            seen.push(caller.to_owned());
-            true
-        });
-        seen.sort_by_key(String::len);
-        assert_eq!(seen, names);
+        assert_eq!(quotas.len(), names.len());
     }
 
     #[test]
@@ -569,10 +521,7 @@ mod tests {
         assert_eq!(quotas.bytes(), 0);
         quotas.put(quota("somebody", "pro"));
         let plain = quotas.bytes.load(Ordering::Relaxed);
-        assert!(plain == 0 && tables(&quotas) >= size_of::<Kept>(), "{plain} and {}", tables(&quotas));
-        quotas.put(quota("somebody whose name is far too long for the table", "pro"));
-        assert!(quotas.bytes.load(Ordering::Relaxed) >= 48, "{}", quotas.bytes());
-        quotas.remove("somebody whose name is far too long for the table");
+        assert!(plain == 0 && tables(&quotas) >= 16, "{plain} and {}", tables(&quotas));
         let own = Override::new(Box::new([]), Grant { amount: 1, unit: QuotaUnit::Day });
         quotas.put(Quota { overrides: vec![own; 4].into(), ..quota("somebody", "pro") });
         let with_four = quotas.bytes.load(Ordering::Relaxed);
@@ -580,9 +529,12 @@ mod tests {
         quotas.put(quota("somebody", "pro"));
         assert_eq!(quotas.bytes.load(Ordering::Relaxed), plain, "written again");
         quotas.put(quota("else", "pro"));
+        let own = Override::new(Box::new([]), Grant { amount: 1, unit: QuotaUnit::Day });
+        quotas.put(Quota { overrides: [own].into(), ..quota("third", "pro") });
         quotas.remove("somebody");
-        quotas.retain(|_| false);
-        assert_eq!(quotas.bytes.load(Ordering::Relaxed), 0, "gone");
+        quotas.begin();
+        quotas.end();
+        assert_eq!((quotas.bytes.load(Ordering::Relaxed), quotas.len()), (0, 0), "gone");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{Algorithm, Entry, KeyParts, Limit, Role};
+use crate::{Algorithm, Entry, Key, KeyParts, Limit, Role};
 
 /// A share in hundredths of a percent.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -226,15 +226,21 @@ impl Rule {
         self.state.map_or(self.said.disabled, |state| state == RuleState::Disabled)
     }
 
-    /// What its verdict means for a request of `caller`.
-    pub(crate) fn role(&self, caller: &[u8]) -> Role {
+    /// What its verdict means for a request. Only if it is for some callers, `caller` is asked who that is; where nobody is named, it is
+    /// the counter.
+    #[inline]
+    pub(crate) fn role<'c>(&self, key: Key, caller: impl FnOnce() -> Option<&'c str>) -> Role {
         let (shadow, enforce) = match self.state {
             None => (self.said.shadow, self.said.enforce),
             Some(RuleState::Enforce(Share::ALL)) => (false, None),
             Some(RuleState::Enforce(share)) => (false, Some(share)),
             Some(RuleState::Shadow | RuleState::Disabled) => (true, None),
         };
-        let enforced = || enforce.is_none_or(|share| self.lot(caller) < share.basis_points());
+        let lot = || match caller() {
+            Some(caller) => self.lot(caller.as_bytes()),
+            None => self.lot(&key.bits().to_le_bytes()),
+        };
+        let enforced = || enforce.is_none_or(|share| lot() < share.basis_points());
         match (shadow, self.said.quota) {
             (true, _) => Role::Shadow,
             _ if !enforced() => Role::Shadow,

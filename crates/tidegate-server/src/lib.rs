@@ -32,7 +32,7 @@ pub use internal_call::{
 };
 pub use ledger::{Fresh, Ledger, Reset, Seen, Spent};
 pub use net::{
-    Cores, Entrance, Lifetime, Listener, Peer, Phase, PlaceLimits, Places, Protocol, Serve, listen,
+    Answer, Cores, Entrance, Lifetime, Listener, Peer, Phase, PlaceLimits, Places, Protocol, Serve, listen,
 };
 pub use node::{Asker, Core, Decided, INTERNAL_CALL, InForce, Node, ReplyStyle, Standing};
 pub use policy::StoreFailures;

@@ -11,7 +11,7 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 
 use crate::http as check;
-use crate::net::{Protocol, Serve};
+use crate::net::{Answer, Protocol, Serve};
 use crate::node::Core;
 use crate::rls::{self, Beside, RlsBody};
 
@@ -31,24 +31,11 @@ impl Entrances {
 impl Serve for Entrances {
     type Body = AnyBody;
 
-    fn answer(
-        self: Rc<Self>,
-        protocol: Protocol,
-        request: Request<Incoming>,
-    ) -> impl Future<Output = Response<AnyBody>> + 'static {
-        // Every call that is in flight is a task, and moved when it becomes one: what calls for decisions do not need has a place of its
-        // own, elsewhere.
-        let asked = if protocol == Protocol::Rls && request.uri().path() == rls::SHOULD_RATE_LIMIT {
-            Ok(rls::Call::new(self.core.clone(), request))
-        } else {
-            Err(Box::pin(self.answer_other(protocol, request)))
-        };
-        async move {
-            match asked {
-                Ok(call) => call.answer().await.map(|body| AnyBody(Of::Rls(RlsBody::Unary(body)))),
-                Err(other) => other.await,
-            }
+    fn answer(self: Rc<Self>, protocol: Protocol, request: Request<Incoming>) -> Answer<AnyBody> {
+        if protocol != Protocol::Rls || request.uri().path() != rls::SHOULD_RATE_LIMIT {
+            return Answer::later(self.answer_other(protocol, request));
         }
+        rls::Call::new(self.core.clone(), request).answer(|body| AnyBody(Of::Rls(RlsBody::Unary(body))))
     }
 }
 

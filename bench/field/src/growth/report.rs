@@ -24,8 +24,9 @@ const NOTES: &str = "
 - **Rules**: `route` with a fixed value, below it `user`; a request has both and finds one rule. As many callers for every size but the
   smallest of a smoke run.
 - **Takes**: several limits on one descriptor, with different windows; a request has to fit into all. 10 000 callers.
-- **Keys**: one limit for each `user`, all asked once before anything is timed, in an order that no cache can guess. Bytes per key are
-  what the resident memory of the process grew by when they did.
+- **Keys**: one limit for each `user`, all asked once before anything is timed, in an order that no cache can guess. Memory is
+  what is resident then: a node takes all that its counters may use when it starts (256 MiB; 1 GiB for ten million keys). What single keys
+  need of it is in `bench/core.md`.
 - **Start** is from the start of the process until it listens, rules read and compiled.
 ";
 
@@ -93,9 +94,10 @@ fn table(results: &Results, growing: Growing) -> String {
     let has_keys = matches!(growing, Growing::Keys | Growing::BucketKeys);
     let mut text = String::from("| | cost × the first | processor per decision | per second of it |");
     text += if in_redis { " of Redis's | scripts per decision |" } else { "" };
-    text += if has_keys { " memory | bytes per key |" } else { "" };
+    text += if has_keys { " memory |" } else { "" };
     text += " start |\n|--:|--:|--:|--:|";
-    text += if in_redis || has_keys { "--:|--:|" } else { "" };
+    text += if in_redis { "--:|--:|" } else { "" };
+    text += if has_keys { "--:|" } else { "" };
     text += "--:|\n";
     for row in rows(results, growing) {
         let of = |figure: fn(&Counts) -> f64| median(row.rounds.iter().map(figure));
@@ -108,9 +110,7 @@ fn table(results: &Results, growing: Growing) -> String {
             text += &format!("| {:.3} ", of(Counts::store_calls_per_call));
         }
         if has_keys {
-            let grown = row.rss_bytes.saturating_sub(row.rss_start_bytes);
-            let mib = row.rss_bytes as f64 / f64::from(1 << 20);
-            text += &format!("| {mib:.0} MiB | {:.0} ", grown as f64 / f64::from(row.case.size));
+            text += &format!("| {:.0} MiB ", row.rss_bytes as f64 / f64::from(1 << 20));
         }
         text += &format!("| {:.0} ms |\n", row.start_ns as f64 / 1e6);
     }

@@ -578,5 +578,5 @@ static LEVELS: &[Word] = &[
     Word::new("warn", "And what may fail."),
     Word::new("info", "And what changed."),
     Word::new("debug", "And what happened."),
-    Word::new("trace", "Everything."),
+    Word::new("trace", "Everything; what libraries trace is left out of a release."),
 ];

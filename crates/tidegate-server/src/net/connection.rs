@@ -7,22 +7,22 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::{Request, Response};
 use http_body::Body;
 use hyper::body::{Bytes, Incoming};
-use hyper::rt::Executor;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tidegate_telemetry::ConnectionRefused;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
-use tokio::task::spawn_local;
 use tokio::time::{sleep, timeout};
 
 use super::accept::{Arrival, Entrance};
+use super::calls::{Answering, Calls};
 use super::cores::Phase;
 use super::counted::Counted;
 
@@ -79,20 +79,42 @@ pub trait Serve {
     type Body: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + 'static;
 
     /// Answers one request.
-    fn answer(
-        self: Rc<Self>,
-        protocol: Protocol,
-        request: Request<Incoming>,
-    ) -> impl Future<Output = Response<Self::Body>> + 'static;
+    fn answer(self: Rc<Self>, protocol: Protocol, request: Request<Incoming>) -> Answer<Self::Body>;
 }
 
-/// Runs what a connection needs on the thread that it belongs to.
-#[derive(Clone, Copy, Debug)]
-struct HereExecutor;
+/// The answer to a request: here already, or on its way. It is small, because it is moved: what an answer that is still on its way needs
+/// has a place of its own.
+pub enum Answer<B> {
+    /// It is here; taken out when it is asked for.
+    Now(Option<Response<B>>),
+    /// It is on its way.
+    Later(Pin<Box<dyn Future<Output = Response<B>>>>),
+}
 
-impl<F: Future<Output = ()> + 'static> Executor<F> for HereExecutor {
-    fn execute(&self, future: F) {
-        spawn_local(future);
+impl<B> Answer<B> {
+    /// One that is here.
+    pub fn now(response: Response<B>) -> Self {
+        Self::Now(Some(response))
+    }
+
+    /// One that is on its way.
+    pub fn later(response: impl Future<Output = Response<B>> + 'static) -> Self {
+        Self::Later(Box::pin(response))
+    }
+}
+
+impl<B> Unpin for Answer<B> {} // Nothing in it is pinned: what is on its way is elsewhere.
+
+impl<B> Future for Answer<B> {
+    type Output = Result<Response<B>, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut *self {
+            Self::Now(response) => {
+                response.take().map_or(Poll::Pending, |response| Poll::Ready(Ok(response)))
+            }
+            Self::Later(response) => response.as_mut().poll(context).map(Ok),
+        }
     }
 }
 
@@ -137,12 +159,12 @@ async fn converse<S: Serve + 'static>(
         {
             request.extensions_mut().insert(Peer(peer)); // It takes memory, and nobody asks for it on the way of decisions over RLS.
         }
-        let answer = serves.clone().answer(protocol, request);
-        async move { Ok::<_, Infallible>(answer.await) }
+        serves.clone().answer(protocol, request)
     });
     match protocol {
         Protocol::Rls => {
-            let mut builder = http2::Builder::new(HereExecutor);
+            let calls = Calls::default();
+            let mut builder = http2::Builder::new(calls.clone());
             builder
                 .timer(TokioTimer::new())
                 .max_concurrent_streams(STREAMS_MAX)
@@ -152,8 +174,11 @@ async fn converse<S: Serve + 'static>(
                 .keep_alive_interval(PING_EVERY)
                 .keep_alive_timeout(PONG_MAX)
                 .auto_date_header(false); // gRPC has no use for it.
-            let connection = builder.serve_connection(io, service);
-            live(connection, http2::Connection::graceful_shutdown, lifetime, phase, &read).await
+            let connection = Answering { connection: builder.serve_connection(io, service), calls };
+            let shut_down = |answering: Pin<&mut Answering<_>>| {
+                http2::Connection::graceful_shutdown(Pin::new(&mut answering.get_mut().connection));
+            };
+            live(connection, shut_down, lifetime, phase, &read).await
         }
         Protocol::Http | Protocol::Debug => {
             let mut builder = http1::Builder::new();
@@ -172,7 +197,7 @@ async fn converse<S: Serve + 'static>(
 /// Lets a connection go on until it ends by itself, is too old, says nothing at all, or the node ends.
 async fn live<C: Future<Output = Result<(), hyper::Error>>>(
     connection: C,
-    shut_down: fn(Pin<&mut C>),
+    shut_down: impl FnOnce(Pin<&mut C>),
     lifetime: Lifetime,
     mut phase: watch::Receiver<Phase>,
     read: &Cell<usize>,

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use smallvec::SmallVec;
 use tidegate_core::{Algorithm, Ask, Fate, Limit, Micros, OnStoreFailure, Plan, Query, Role, Rule, Unit};
-use tidegate_counters::{Hand, Mode};
+use tidegate_counters::{Hand, Memory, Mode};
 use tidegate_telemetry::Reservation;
 
 use super::request::RateLimitRequest;
@@ -14,6 +14,7 @@ use crate::decide::{Asks, Decision};
 use crate::node::{Asker, Core, Decided, InForce, NO_RULES, ReplyStyle, Standing};
 use crate::reply::{self, Told};
 use crate::stand_in::{self, StandIn};
+use crate::waiting::at_once;
 
 /// A call that gets no answer but an error. Envoy lets requests pass whose call failed, so there are few reasons.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -81,19 +82,7 @@ impl Core {
         out: &mut Vec<u8>,
     ) -> Result<Answered, CallError> {
         match &self.hand {
-            Hand::Memory(memory) => {
-                let mut request = read(message)?;
-                let domain = match self.asked(&request, standing, out)? {
-                    Ok(domain) => domain,
-                    Err(answered) => return Ok(answered),
-                };
-                self.settle(&mut request, domain).await;
-                let (query, start) = (request.query(domain, &lease), out.len());
-                self.decide_now(memory, &query, &Asks::Planned, asker, |decided| {
-                    out.truncate(start); // If the first attempt broke half-way.
-                    self.write(decided, &query, &lease, request.hits, out)
-                })
-            }
+            Hand::Memory(memory) => self.should_rate_limit_now(memory, &lease, message, standing, asker, out),
             // A request is large, and a call that waits is moved: in a place of its own it is not.
             Hand::Redis(_) => {
                 let waits = async move {
@@ -113,6 +102,29 @@ impl Core {
                 Box::pin(waits).await
             }
         }
+    }
+
+    /// The same on counters in memory. Not a future: what one keeps while it waits is moved with it, and this never does.
+    pub(super) fn should_rate_limit_now(
+        &self,
+        memory: &Memory,
+        lease: &LeaseId,
+        message: &[u8],
+        standing: Standing,
+        asker: &Asker<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Answered, CallError> {
+        let mut request = read(message)?;
+        let domain = match self.asked(&request, standing, out)? {
+            Ok(domain) => domain,
+            Err(answered) => return Ok(answered),
+        };
+        at_once(self.settle(&mut request, domain));
+        let (query, start) = (request.query(domain, lease), out.len());
+        self.decide_now(memory, &query, &Asks::Planned, asker, |decided| {
+            out.truncate(start); // If the first attempt broke half-way.
+            self.write(decided, &query, lease, request.hits, out)
+        })
     }
 
     /// The domain in which a request is to be decided; or the answer, which is written, where there is nothing to decide.

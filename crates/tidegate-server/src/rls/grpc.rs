@@ -6,9 +6,10 @@ use std::fmt;
 use std::fmt::Display;
 use std::future::poll_fn;
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -16,10 +17,12 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tidegate_core::Micros;
+use tidegate_counters::{Hand, Memory};
 use tidegate_telemetry::{RequestOutcome, Server};
 use tonic::Code;
 
 use super::answer::{Answered, CallError, LeaseId, refuse_unread};
+use crate::net::Answer;
 use crate::node::{Asker, Core, INTERNAL_CALL, Standing, TRACEPARENT};
 
 /// The path of the one call that matters.
@@ -50,6 +53,10 @@ pub(crate) struct Failed {
 impl Failed {
     fn new(code: Code, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
+    }
+
+    fn broken_off() -> Self {
+        Self::new(Code::Internal, "the call was broken off")
     }
 }
 
@@ -99,14 +106,27 @@ impl Call {
         Self { core, body, came, standing, trace, message_max, patience: deadline }
     }
 
-    /// Answers it.
-    pub(crate) async fn answer(mut self) -> Response<UnaryBody> {
-        // Nearly always it is here already, as a whole: then nothing has to be kept for a wait.
-        let first = poll_fn(|context| Poll::Ready(Pin::new(&mut self.body).poll_frame(context))).await;
+    /// Answers it: at once, if its message is here as a whole, as it nearly always is, and the counters are too. `wrap` makes the body what
+    /// the server sends.
+    pub(crate) fn answer<B: 'static>(mut self, wrap: fn(UnaryBody) -> B) -> Answer<B> {
+        let mut nobody = Context::from_waker(Waker::noop()); // Whoever waits asks again.
+        let first = Pin::new(&mut self.body).poll_frame(&mut nobody);
+        if let Hand::Memory(memory) = &self.core.hand
+            && let Some(message) = whole(&first)
+        {
+            // A panic ends the call, not the connection.
+            let decided = catch_unwind(AssertUnwindSafe(|| self.decide_now(memory, message, self.came)));
+            return Answer::now(self.told(decided.unwrap_or_else(|_| Err(Failed::broken_off()))).map(wrap));
+        }
+        Answer::later(self.answer_later(first, wrap))
+    }
+
+    /// Answers a call of which this came first.
+    async fn answer_later<B>(mut self, first: Came<hyper::Error>, wrap: fn(UnaryBody) -> B) -> Response<B> {
         let (message, now) = match whole(&first) {
             Some(message) => (Ok(Some(message)), self.came),
             None => {
-                let read = Box::pin(read(&mut self.body, first, self.message_max, &self.core.gathered)).await;
+                let read = read(&mut self.body, first, self.message_max, &self.core.gathered).await;
                 (read, self.core.node.now())
             }
         };
@@ -114,6 +134,11 @@ impl Call {
             Ok(message) => self.decide(message, now).await,
             Err(failed) => Err(failed),
         };
+        self.told(answered).map(wrap)
+    }
+
+    /// The response, which is counted.
+    fn told(&self, answered: Result<(bool, UnaryBody), Failed>) -> Response<UnaryBody> {
         let (outcome, response) = match answered {
             Ok((true, body)) => (RequestOutcome::Admitted, body.response()),
             Ok((false, body)) => (RequestOutcome::Refused, body.response()),
@@ -135,54 +160,72 @@ impl Call {
 
     /// Answers the message, if it is not too large.
     async fn decide(&self, message: Option<Bytes>, now: Micros) -> Result<(bool, UnaryBody), Failed> {
-        let trace = self.trace.as_ref().and_then(|value| value.to_str().ok());
-        let mut out = Vec::with_capacity(ANSWER_BYTES);
-        out.extend_from_slice(&[0; PREFIX_BYTES]);
-        let (answered, held) = match message {
-            // Who reports what something came to does not wait for the answer, and Envoy gives up soon: it is done all the same.
-            Some(message) if self.core.waits() && self.core.settles(&message, self.standing) => {
-                let (core, standing, lease) = (self.core.clone(), self.standing, self.core.fresh_lease());
-                let settling = message.clone();
-                let settled = tokio::task::spawn_local(async move {
-                    let asker = Asker::at(now);
-                    let asked = core.should_rate_limit_as(lease, &settling, standing, &asker, &mut out);
-                    let answered = asked.await;
-                    (answered, out)
-                });
-                let broken = |_| Failed::new(Code::Internal, "the call was broken off");
-                let (answered, written) = settled.await.map_err(broken)?;
-                out = written;
-                let answered = answered?;
-                (answered, answered.lease.map(|lease| Box::new(self.holding(message, lease))))
-            }
-            Some(message) => {
-                let lease = self.core.fresh_lease();
-                // Dropped while it waits, this gives back what the counters may be about to give.
-                let waits = self.core.waits().then(|| Box::new(self.holding(message.clone(), lease)));
-                let (core, standing) = (&self.core, self.standing);
-                let asker = Asker { came: now, trace, patience: self.patience };
-                let asked = core.should_rate_limit_as(lease, &message, standing, &asker, &mut out);
-                let answered = asked.await;
-                let holds = answered.as_ref().is_ok_and(|answered| answered.lease.is_some());
-                let held = match waits {
-                    Some(held) if holds => Some(held),
-                    Some(mut held) => {
-                        held.read();
-                        None
-                    }
-                    None => holds.then(|| Box::new(self.holding(message, lease))),
-                };
-                (answered?, held)
-            }
-            None => {
-                refuse_unread(&mut out);
-                (Answered::REFUSED, None)
-            }
+        let Some(message) = message else {
+            let mut out = room_for_answer();
+            refuse_unread(&mut out);
+            return Ok(unary(out, Answered::REFUSED, None));
         };
-        let length = u32::try_from(out.len() - PREFIX_BYTES).unwrap_or(u32::MAX);
-        out[1..PREFIX_BYTES].copy_from_slice(&length.to_be_bytes());
-        Ok((answered.admitted, UnaryBody::Message(out.into(), held)))
+        match &self.core.hand {
+            Hand::Memory(memory) => self.decide_now(memory, message, now),
+            Hand::Redis(_) => self.decide_later(message, now).await,
+        }
     }
+
+    /// What the call is decided by besides its message.
+    fn asker(&self, now: Micros) -> Asker<'_> {
+        let trace = self.trace.as_ref().and_then(|value| value.to_str().ok());
+        Asker { came: now, trace, patience: self.patience }
+    }
+
+    fn decide_now(&self, memory: &Memory, message: Bytes, now: Micros) -> Result<(bool, UnaryBody), Failed> {
+        let (core, lease, asker) = (&self.core, self.core.fresh_lease(), self.asker(now));
+        let mut out = room_for_answer();
+        let answered =
+            core.should_rate_limit_now(memory, &lease, &message, self.standing, &asker, &mut out)?;
+        let held = answered.lease.map(|lease| Box::new(self.holding(message, lease)));
+        Ok(unary(out, answered, held))
+    }
+
+    async fn decide_later(&self, message: Bytes, now: Micros) -> Result<(bool, UnaryBody), Failed> {
+        let (lease, mut out) = (self.core.fresh_lease(), room_for_answer());
+        // Who reports what something came to does not wait for the answer, and Envoy gives up soon: it is done all the same.
+        if self.core.settles(&message, self.standing) {
+            let (core, standing, settling) = (self.core.clone(), self.standing, message.clone());
+            let settled = tokio::task::spawn_local(async move {
+                let asker = Asker::at(now);
+                let asked = core.should_rate_limit_as(lease, &settling, standing, &asker, &mut out);
+                let answered = asked.await;
+                (answered, out)
+            });
+            let (answered, out) = settled.await.map_err(|_| Failed::broken_off())?;
+            let answered = answered?;
+            let held = answered.lease.map(|lease| Box::new(self.holding(message, lease)));
+            return Ok(unary(out, answered, held));
+        }
+        // Dropped while it waits, this gives back what the counters may be about to give.
+        let mut held = Box::new(self.holding(message.clone(), lease));
+        let asker = self.asker(now);
+        let answered = self.core.should_rate_limit_as(lease, &message, self.standing, &asker, &mut out).await;
+        if !answered.as_ref().is_ok_and(|answered| answered.lease.is_some()) {
+            held.read();
+        }
+        let answered = answered?;
+        Ok(unary(out, answered, answered.lease.map(|_| held)))
+    }
+}
+
+/// Room for an answer, behind that for its prefix.
+fn room_for_answer() -> Vec<u8> {
+    let mut out = Vec::with_capacity(ANSWER_BYTES);
+    out.extend_from_slice(&[0; PREFIX_BYTES]);
+    out
+}
+
+/// An answer that was written into such room: whether it admits, and the body that it becomes.
+fn unary(mut out: Vec<u8>, answered: Answered, held: Option<Box<Held>>) -> (bool, UnaryBody) {
+    let length = u32::try_from(out.len() - PREFIX_BYTES).unwrap_or(u32::MAX);
+    out[1..PREFIX_BYTES].copy_from_slice(&length.to_be_bytes());
+    (answered.admitted, UnaryBody::Message(out.into(), held))
 }
 
 /// What came of a body: nothing yet, its end, or a frame.

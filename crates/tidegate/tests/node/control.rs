@@ -225,6 +225,8 @@ async fn decisions_go_on_without_the_database_and_so_does_a_restart() {
     let (mut node, store) = (kept.setup.start(), kept.store().await);
     store.put_quota(&who(), tier("alice", "pro"), None).await.expect("written");
     has_limit(&node, &[("api_key", "alice")], Some(6)).await;
+    // Before that it may know more than it has written down.
+    until("it is ready", async || (node.http().await.get("/readyz").await.status == 200).then_some(())).await;
     postgres.kill();
     assert_eq!(limit(&node, &[("api_key", "alice")]).await, Some(6));
     node.kill();

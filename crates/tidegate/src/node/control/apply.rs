@@ -34,8 +34,12 @@ impl Sink for Apply {
         self.quotas.remove(api_key);
     }
 
-    fn only_quotas(&self, keep: &dyn Fn(&str) -> bool) {
-        self.quotas.retain(|caller| keep(caller));
+    fn quotas_begin(&self) {
+        self.quotas.begin();
+    }
+
+    fn quotas_end(&self) {
+        self.quotas.end();
     }
 
     fn tiers(&self, tiers: &BTreeMap<String, Tier>) {
