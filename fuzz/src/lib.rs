@@ -1,12 +1,15 @@
-//! What holds for rule files whatever is in them. Read [`check`]; what it finds broken is a panic, which the fuzzer reports.
+//! What holds for rule files whatever is in them. Read [`check`]; what it finds broken is a panic, which the fuzzer reports. And what
+//! holds for a connection whatever is said on it: [`converse`].
 
 mod asking; // requests to the rules that were loaded
 mod telling; // what people and machines are told
 mod writing; // rule files made from the tables
+mod talking; // clients of HTTP/2
 
 use tidegate_config::{Caps, Loaded, RuleFiles, load_texts};
 use tidegate_core::{Book, DescriptorDraft, Secret};
 
+pub use talking::converse;
 pub use writing::Written;
 
 /// Between the files of one input: U+001C, the separator of files in ASCII, which no rule file may hold.

@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: rule files that nobody would write, until one breaks a promise. The targets and what they check are in `fuzz/`.
+//! `cargo xtask fuzz`: rule files that nobody would write and clients that nobody has, until one breaks a promise. The targets and what they check are in `fuzz/`.
 //!
 //! libFuzzer is linked into each target and the compiler is asked for its counters, as cargo-fuzz does; that program is not needed.
 
@@ -10,7 +10,7 @@ use std::process::Command;
 use crate::{Failure, Outcome, shell, unknown};
 
 /// Each target, by the name of its file in `fuzz/fuzz_targets`.
-const TARGETS: &[&str] = &["load_rules", "write_rules"];
+const TARGETS: &[&str] = &["load_rules", "write_rules", "talk_http2"];
 
 /// What inputs are first made from, with all that is below.
 const SEEDS: &[&str] = &["examples/rules", "crates/tidegate-config/tests/golden"];
@@ -158,7 +158,7 @@ impl Tools {
         match outcome {
             Err(Failure::Failed(message)) if !new.is_empty() => Err(Failure::Failed(format!(
                 "{message}\n{name} found an input that breaks a promise (see above); to see it alone:\n  {}\n\
-                 once it is mended, keep the text that is shown there as a case in crates/tidegate-config/tests/golden",
+                 once it is mended, keep it as a case: of rules, the text that is shown there in crates/tidegate-config/tests/golden",
                 new.join("\n  ")
             ))),
             outcome => outcome,

@@ -32,12 +32,13 @@ pub use internal_call::{
 };
 pub use ledger::{Fresh, Ledger, Reset, Seen, Spent};
 pub use net::{
-    Answer, Cores, Entrance, Lifetime, Listener, Peer, Phase, PlaceLimits, Places, Protocol, Serve, listen,
+    Converse, Cores, Entrance, Lifetime, Line, Listener, Nobody, Peer, Phase, PlaceLimits, Places, Protocol,
+    Serve, listen,
 };
 pub use node::{Asker, Core, Decided, INTERNAL_CALL, InForce, Node, ReplyStyle, Standing};
 pub use policy::StoreFailures;
 pub use receipts::{CHARGES_MAX, Charges, Receipts};
-pub use serve::{AnyBody, Entrances};
+pub use serve::Entrances;
 pub use stand_in::{StandIn, reference_gauges};
 pub use tls::{Tls, TlsError, TlsFiles};
 pub use waiting::at_once;

@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, Guard};
-use http::HeaderValue;
 use tidegate_clock::Clock;
 use tidegate_config::LiveRules;
 use tidegate_core::{
@@ -373,11 +372,11 @@ impl Core {
     }
 
     /// Who asks, by the header that says so. What cannot be verified counts for nothing, and is counted.
-    pub fn standing(&self, header: Option<&HeaderValue>) -> Standing {
+    pub fn standing(&self, header: Option<&[u8]>) -> Standing {
         let (Some(header), Some(calls)) = (header, &self.node.internal_calls) else {
             return Standing::Outside;
         };
-        let verified = header.to_str().map_err(|_| Refused::Malformed);
+        let verified = std::str::from_utf8(header).map_err(|_| Refused::Malformed);
         let verified =
             verified.and_then(|text| calls.load().verify(text, self.node.clock.wall_now_us()).map(|_| ()));
         let (standing, result) = match verified {

@@ -54,7 +54,7 @@ pub(super) async fn answer(core: &Core, verb: Verb, request: Request<Incoming>) 
     let around = Around {
         enforce: is_asked(query, "enforce")?,
         explain: is_asked(query, "explain")?,
-        standing: core.standing(request.headers().get(INTERNAL_CALL)),
+        standing: core.standing(request.headers().get(INTERNAL_CALL).map(HeaderValue::as_bytes)),
         trace: request.headers().get(TRACEPARENT).and_then(|value| Some(value.to_str().ok()?.to_string())),
     };
     let answered = match read::read(request.into_body()).await {

@@ -7,13 +7,12 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::{Request, Response};
 use http_body::Body;
 use hyper::body::{Bytes, Incoming};
-use hyper::server::conn::{http1, http2};
+use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tidegate_telemetry::ConnectionRefused;
@@ -22,29 +21,18 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use super::accept::{Arrival, Entrance};
-use super::calls::{Answering, Calls};
+use super::conversation::{self, Converse};
 use super::cores::Phase;
 use super::counted::Counted;
 
 /// How long a client may take to say something that a server can answer: the handshake of TLS, the first bytes of HTTP/2.
-const GREETING_MAX: Duration = Duration::from_secs(5);
+pub(super) const GREETING_MAX: Duration = Duration::from_secs(5);
 /// With what every connection of HTTP/2 begins.
 const PREFACE_BYTES: usize = 24;
 
-/// How many calls may be in flight on one connection, and as many may be reset by the client before they were looked at. Envoy resets
-/// all its calls at once when a node pauses for longer than its patience; that is no attack.
-const STREAMS_MAX: u32 = 1_024;
-const RESETS_MAX: usize = 4 * STREAMS_MAX as usize;
-/// How many calls may be reset by the node, over the whole life of a connection: those that go on sending when they are answered already,
-/// or are too many at once. The end of a connection fails every call on it, and Envoy lets pass what failed, so a few must not do it; but
-/// each stays in memory until the client takes note of it.
-const OWN_RESETS_MAX: usize = 4 * STREAMS_MAX as usize;
 /// Headers of one request.
-const HEADER_BYTES_MAX: u32 = 64 << 10;
+const HEADER_BYTES_MAX: usize = 64 << 10;
 const HEADERS_MAX: usize = 128;
-/// A peer that does not answer to a ping in time is gone.
-const PING_EVERY: Duration = Duration::from_secs(30);
-const PONG_MAX: Duration = Duration::from_secs(10);
 
 /// What is spoken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,6 +57,13 @@ pub struct Lifetime {
     pub idle: Duration,
 }
 
+impl Lifetime {
+    /// How long a connection has to end. One that is only old has time, however little there is at the end of a node.
+    pub(super) fn grace_for(self, is_end_of_node: bool) -> Duration {
+        if is_end_of_node { self.grace } else { self.grace.max(GREETING_MAX) }
+    }
+}
+
 /// Who sent a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Peer(pub SocketAddr);
@@ -77,45 +72,18 @@ pub struct Peer(pub SocketAddr);
 pub trait Serve {
     /// What the answers are made of.
     type Body: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + 'static;
+    /// Who answers calls of gRPC on one connection.
+    type Talk: Converse;
 
-    /// Answers one request.
-    fn answer(self: Rc<Self>, protocol: Protocol, request: Request<Incoming>) -> Answer<Self::Body>;
-}
+    /// Answers one request over HTTP/1.1.
+    fn answer(
+        self: Rc<Self>,
+        protocol: Protocol,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Response<Self::Body>>;
 
-/// The answer to a request: here already, or on its way. It is small, because it is moved: what an answer that is still on its way needs
-/// has a place of its own.
-pub enum Answer<B> {
-    /// It is here; taken out when it is asked for.
-    Now(Option<Response<B>>),
-    /// It is on its way.
-    Later(Pin<Box<dyn Future<Output = Response<B>>>>),
-}
-
-impl<B> Answer<B> {
-    /// One that is here.
-    pub fn now(response: Response<B>) -> Self {
-        Self::Now(Some(response))
-    }
-
-    /// One that is on its way.
-    pub fn later(response: impl Future<Output = Response<B>> + 'static) -> Self {
-        Self::Later(Box::pin(response))
-    }
-}
-
-impl<B> Unpin for Answer<B> {} // Nothing in it is pinned: what is on its way is elsewhere.
-
-impl<B> Future for Answer<B> {
-    type Output = Result<Response<B>, Infallible>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        match &mut *self {
-            Self::Now(response) => {
-                response.take().map_or(Poll::Pending, |response| Poll::Ready(Ok(response)))
-            }
-            Self::Later(response) => response.as_mut().poll(context).map(Ok),
-        }
-    }
+    /// Begins a connection of gRPC; none where nobody speaks that.
+    fn talk(self: Rc<Self>) -> Option<Self::Talk>;
 }
 
 /// Serves a connection until it ends.
@@ -151,47 +119,29 @@ async fn converse<S: Serve + 'static>(
     phase: watch::Receiver<Phase>,
 ) -> Result<(), String> {
     let (stream, read) = Counted::new(stream);
-    let io = TokioIo::new(stream);
     let (protocol, lifetime) = (entrance.protocol, entrance.lifetime);
+    if protocol == Protocol::Rls {
+        let Some(talk) = serves.talk() else { return Err("nobody speaks gRPC here".into()) };
+        return conversation::lead(talk, stream, lifetime, phase, &read).await;
+    }
     let service = service_fn(move |mut request: Request<Incoming>| {
         if protocol == Protocol::Http
             && let Some(peer) = peer
         {
-            request.extensions_mut().insert(Peer(peer)); // It takes memory, and nobody asks for it on the way of decisions over RLS.
+            request.extensions_mut().insert(Peer(peer));
         }
-        serves.clone().answer(protocol, request)
+        let answer = serves.clone().answer(protocol, request);
+        async { Ok::<_, Infallible>(answer.await) }
     });
-    match protocol {
-        Protocol::Rls => {
-            let calls = Calls::default();
-            let mut builder = http2::Builder::new(calls.clone());
-            builder
-                .timer(TokioTimer::new())
-                .max_concurrent_streams(STREAMS_MAX)
-                .max_pending_accept_reset_streams(RESETS_MAX)
-                .max_local_error_reset_streams(OWN_RESETS_MAX)
-                .max_header_list_size(HEADER_BYTES_MAX)
-                .keep_alive_interval(PING_EVERY)
-                .keep_alive_timeout(PONG_MAX)
-                .auto_date_header(false); // gRPC has no use for it.
-            let connection = Answering { connection: builder.serve_connection(io, service), calls };
-            let shut_down = |answering: Pin<&mut Answering<_>>| {
-                http2::Connection::graceful_shutdown(Pin::new(&mut answering.get_mut().connection));
-            };
-            live(connection, shut_down, lifetime, phase, &read).await
-        }
-        Protocol::Http | Protocol::Debug => {
-            let mut builder = http1::Builder::new();
-            builder
-                .timer(TokioTimer::new())
-                .header_read_timeout(lifetime.idle)
-                .max_headers(HEADERS_MAX)
-                .max_buf_size(HEADER_BYTES_MAX as usize)
-                .half_close(false);
-            let connection = builder.serve_connection(io, service);
-            live(connection, http1::Connection::graceful_shutdown, lifetime, phase, &read).await
-        }
-    }
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(lifetime.idle)
+        .max_headers(HEADERS_MAX)
+        .max_buf_size(HEADER_BYTES_MAX)
+        .half_close(false);
+    let connection = builder.serve_connection(TokioIo::new(stream), service);
+    live(connection, http1::Connection::graceful_shutdown, lifetime, phase, &read).await
 }
 
 /// Lets a connection go on until it ends by itself, is too old, says nothing at all, or the node ends.
@@ -222,9 +172,7 @@ async fn live<C: Future<Output = Result<(), hyper::Error>>>(
             _ = phase.wait_for(|phase| *phase != Phase::Serving) => {}
         }
     }
-    // A connection that is only old has time, however little there is at the end of a node.
-    let ending = *phase.borrow() != Phase::Serving;
-    let grace = if ending { lifetime.grace } else { lifetime.grace.max(GREETING_MAX) };
+    let grace = lifetime.grace_for(*phase.borrow() != Phase::Serving);
     shut_down(connection.as_mut());
     match timeout(grace, connection).await {
         Ok(ended) => told(ended),
@@ -233,7 +181,7 @@ async fn live<C: Future<Output = Result<(), hyper::Error>>>(
 }
 
 /// Waits for the age at which a connection is asked to end, a tenth more or less.
-async fn grow_old(age: Option<Duration>) {
+pub(super) async fn grow_old(age: Option<Duration>) {
     let Some(age) = age else { return std::future::pending().await };
     let lot = RandomState::new().hash_one(0_u8) % 201; // Keyed anew each time.
     sleep(age.mul_f64(0.9 + lot as f64 / 1_000.0)).await;

@@ -3,14 +3,15 @@
 mod listen; // sockets that are bound
 mod accept; // new connections
 mod connection; // one connection, from its first byte to its last
-mod calls; // the calls on one
+mod conversation; // one of HTTP/2
 mod cores; // the threads that decide
 mod stream; // TCP, or a socket of the file system
 mod counted; // how much a connection has said
 mod places; // how many connections there may be
 
 pub use accept::Entrance;
-pub use connection::{Answer, Lifetime, Peer, Protocol, Serve};
+pub use connection::{Lifetime, Peer, Protocol, Serve};
+pub use conversation::{Converse, Line, Nobody};
 pub use cores::{Cores, Phase};
 pub use listen::{Listener, listen};
 pub use places::{PlaceLimits, Places};

@@ -1,22 +1,27 @@
 //! What is served beside the decisions on the same port: health, for probes and balancers, and reflection, for people with grpcurl.
 //! Both are tonic's.
 
+use std::convert::Infallible;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response};
-use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
+use http_body::{Body, Frame};
+use tidegate_http2::{Field, Head, StreamId, Then};
+use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tonic_health::ServingStatus;
 use tonic_health::server::{HealthReporter, health_reporter};
 use tonic_reflection::server::{Builder, Error};
 use tower_service::Service;
 
-use super::grpc::{UnaryBody, too_slow, unknown_call};
+use super::grpc::Failed;
+use super::session::{Line, say_later};
 
 /// The service of which health is told.
 pub const SERVICE: &str = "envoy.service.ratelimit.v3.RateLimitService";
@@ -31,7 +36,7 @@ const BYTES_MAX: usize = 4 << 10;
 const MESSAGE_MAX: Duration = Duration::from_secs(5);
 
 type Answer = Pin<Box<dyn Future<Output = Response<tonic::body::Body>> + Send>>;
-type Route = Arc<dyn Fn(Request<Incoming>) -> Answer + Send + Sync>;
+type Route = Arc<dyn Fn(Request<Upload>) -> Answer + Send + Sync>;
 
 /// The services, each with what its paths begin with.
 #[derive(Clone)]
@@ -79,22 +84,31 @@ impl Beside {
         }
     }
 
-    pub(crate) async fn call(&self, request: Request<Incoming>) -> Response<RlsBody> {
-        let path = request.uri().path();
-        match self.routes.iter().find(|(prefix, _)| path.starts_with(prefix)) {
-            Some((_, route)) => match timeout(MESSAGE_MAX, route(request)).await {
-                Ok(answer) => answer.map(RlsBody::Beside),
-                Err(_) => too_slow().map(RlsBody::Unary),
-            },
-            None => unknown_call(path).map(RlsBody::Unary),
+    /// Begins a call of one of them, of which nothing but the head has come: where the rest goes, and where the answer comes from. None
+    /// if nobody has such calls.
+    pub(super) fn begin(&self, head: &Head, end: bool) -> Option<(Uploading, Answers)> {
+        let path = std::str::from_utf8(head.path()).ok()?;
+        let (_, route) = self.routes.iter().find(|(prefix, _)| path.starts_with(prefix))?;
+        let (sender, came) = mpsc::unbounded_channel();
+        let taken = Arc::new(AtomicUsize::new(0));
+        let mut request = Request::new(Upload { came, taken: taken.clone() });
+        *request.method_mut() = http::Method::from_bytes(head.method()).ok()?;
+        *request.uri_mut() = path.parse().ok()?;
+        *request.version_mut() = http::Version::HTTP_2;
+        for (name, value) in head.fields() {
+            request
+                .headers_mut()
+                .append(HeaderName::from_bytes(name).ok()?, HeaderValue::from_bytes(value).ok()?);
         }
+        let sender = (!end).then_some(sender);
+        Some((Uploading { sender, taken }, Answers(route(request))))
     }
 }
 
 fn route<S>(service: S) -> Route
 where
     S: Service<
-            Request<Incoming>,
+            Request<Upload>,
             Response = Response<tonic::body::Body>,
             Error = std::convert::Infallible,
             Future: Send + 'static,
@@ -114,39 +128,96 @@ where
     })
 }
 
-/// The body of an answer.
-pub(crate) enum RlsBody {
-    /// To a call for a decision.
-    Unary(UnaryBody),
-    /// To another.
-    Beside(tonic::body::Body),
+/// The body of a call, where it comes from.
+pub struct Uploading {
+    /// Bounded by what a client may send before something of it is released.
+    sender: Option<mpsc::UnboundedSender<Bytes>>,
+    taken: Arc<AtomicUsize>,
 }
 
-impl Body for RlsBody {
+impl Uploading {
+    /// More of it came.
+    pub(super) fn add(&mut self, data: &[u8], end: bool) {
+        if let Some(sender) = self.sender.as_ref().filter(|_| !data.is_empty()) {
+            let _nobody_wants_it = sender.send(Bytes::copy_from_slice(data));
+        }
+        if end {
+            self.sender = None;
+        }
+    }
+
+    /// How much of it was taken, and not released.
+    pub(super) fn taken(&self) -> Arc<AtomicUsize> {
+        self.taken.clone()
+    }
+}
+
+/// The same, where it goes.
+pub(crate) struct Upload {
+    came: mpsc::UnboundedReceiver<Bytes>,
+    taken: Arc<AtomicUsize>,
+}
+
+impl Body for Upload {
     type Data = Bytes;
-    type Error = tonic::Status;
+    type Error = Infallible;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        match &mut *self {
-            Self::Unary(body) => Pin::new(body).poll_frame(context).map_err(|never| match never {}),
-            Self::Beside(body) => Pin::new(body).poll_frame(context),
-        }
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.came.poll_recv(context).map(|came| {
+            let data = came?;
+            self.taken.fetch_add(data.len(), Ordering::Relaxed);
+            Some(Ok(Frame::data(data)))
+        })
     }
+}
 
-    fn is_end_stream(&self) -> bool {
-        match self {
-            Self::Unary(body) => body.is_end_stream(),
-            Self::Beside(body) => body.is_end_stream(),
-        }
-    }
+/// An answer that is on its way.
+pub(super) struct Answers(Answer);
 
-    fn size_hint(&self) -> SizeHint {
-        match self {
-            Self::Unary(body) => body.size_hint(),
-            Self::Beside(body) => body.size_hint(),
+impl Answers {
+    /// Passes it on to the client, as fast as that takes it.
+    pub(super) async fn pass_on(self, line: &Line, stream: StreamId, taken: &AtomicUsize) {
+        let Ok(response) = timeout(MESSAGE_MAX, self.0).await else {
+            return say_later(line, stream, Err(Failed::too_slow()), &[]);
+        };
+        let (head, mut body) = response.into_parts();
+        let end = body.is_end_stream();
+        line.later(|connection| {
+            connection.respond(stream, head.status.as_u16(), &fields(&head.headers), end);
+        });
+        while !end {
+            let frame = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await;
+            let is_over = line.later(|connection| {
+                connection.release(stream, taken.swap(0, Ordering::Relaxed));
+                match frame.map(|frame| frame.map(Frame::into_data)) {
+                    Some(Ok(Ok(data))) => !connection.send(stream, &data, Then::More, None),
+                    Some(Ok(Err(frame))) => {
+                        let trailers = frame.into_trailers().unwrap_or_default();
+                        connection.send(stream, &[], Then::Trailers(&fields(&trailers)), None);
+                        true
+                    }
+                    Some(Err(_)) => {
+                        connection.reset(stream, tidegate_http2::Code::Internal);
+                        true
+                    }
+                    None => {
+                        connection.send(stream, &[], Then::End, None);
+                        true
+                    }
+                }
+            });
+            let there_is =
+                || poll_fn(|context| line.with(|connection| connection.poll_sent(stream, context)));
+            if is_over || !there_is().await {
+                return;
+            }
         }
     }
+}
+
+fn fields(headers: &HeaderMap) -> Vec<Field<'_>> {
+    headers.iter().map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes())).collect()
 }

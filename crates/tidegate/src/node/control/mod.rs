@@ -29,7 +29,7 @@ use tidegate_control::{AuditSink, ControlStore, Error, Follow, LastGood, Options
 use tidegate_core::Quotas;
 use tidegate_counters::Store;
 use tidegate_server::rls::Beside;
-use tidegate_server::{Answer, ControlStatus, Cores, Ledger, Node, Peer, Protocol, Reset, Serve};
+use tidegate_server::{ControlStatus, Cores, Ledger, Nobody, Node, Peer, Protocol, Reset, Serve};
 use tidegate_telemetry::Metrics;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
@@ -342,20 +342,23 @@ struct Serving {
 
 impl Serve for Serving {
     type Body = Body;
+    type Talk = Nobody;
 
-    fn answer(self: Rc<Self>, _protocol: Protocol, request: Request<Incoming>) -> Answer<Body> {
+    fn talk(self: Rc<Self>) -> Option<Nobody> {
+        None
+    }
+
+    async fn answer(self: Rc<Self>, _protocol: Protocol, request: Request<Incoming>) -> Response<Body> {
         let Some(router) = self.served.load_full() else {
             self.status.answered(StatusCode::SERVICE_UNAVAILABLE.as_u16());
-            return Answer::now(unavailable());
+            return unavailable();
         };
         let mut request = request.map(Body::new);
         if let Some(Peer(peer)) = request.extensions().get::<Peer>().copied() {
             request.extensions_mut().insert(api::Peer(peer.ip()));
         }
-        Answer::later(async move {
-            let answered: Result<_, Infallible> = Router::clone(&router).call(request).await;
-            answered.unwrap_or_else(|never| match never {})
-        })
+        let answered: Result<_, Infallible> = Router::clone(&router).call(request).await;
+        answered.unwrap_or_else(|never| match never {})
     }
 }
 

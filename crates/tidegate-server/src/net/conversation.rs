@@ -1,0 +1,281 @@
+//! One connection of HTTP/2: its bytes are brought to whoever understands them, and the answers are taken back.
+//!
+//! A turn writes what there is to write, reads once and answers what came; what that says is written in the next turn, when the other
+//! connections of the thread have had theirs. So whoever reads what all of them write is woken once: with a write at once, 64 connections
+//! with a call each cost the node a fifth more.
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+
+use tidegate_http2::{Connection, Event, OUTPUT_BYTES_MAX};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use super::connection::{GREETING_MAX, Lifetime, grow_old};
+use super::cores::Phase;
+
+/// What is read at once.
+const READ_BYTES: usize = 64 << 10;
+/// A peer from whom nothing comes for so long is asked whether it is there, and gone if nothing comes to that either.
+const PING_EVERY: Duration = Duration::from_secs(30);
+const PONG_MAX: Duration = Duration::from_secs(10);
+/// How many turns a busy connection may have before it looks at the time.
+const BUSY_TURNS_MAX: u32 = 64;
+/// Room for answers that a connection keeps when all are written.
+const OUTPUT_KEPT_BYTES: usize = 8 << 10;
+
+thread_local! {
+    /// Where all connections of a thread read: what is left of it when it was answered is nearly always nothing.
+    static CAME: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_BYTES].into());
+}
+
+/// Somebody who answers what a client says.
+pub trait Converse: Unpin + 'static {
+    /// What is remembered of each call.
+    type State: Default;
+
+    /// The client did something.
+    fn heard(&mut self, line: &Rc<Line<Self::State>>, event: Event<'_>);
+
+    /// All that came at once was heard.
+    fn paused(&mut self, line: &Rc<Line<Self::State>>);
+}
+
+/// Nobody, where only HTTP/1.1 is spoken.
+#[derive(Debug)]
+pub enum Nobody {}
+
+impl Converse for Nobody {
+    type State = ();
+
+    fn heard(&mut self, _: &Rc<Line<()>>, _: Event<'_>) {}
+
+    fn paused(&mut self, _: &Rc<Line<()>>) {}
+}
+
+/// The way to a client: for whoever answers, at once or later, on the same thread.
+#[derive(Debug)]
+pub struct Line<T> {
+    connection: RefCell<Connection<T>>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl<T: Default> Line<T> {
+    fn new() -> Self {
+        Self { connection: RefCell::new(Connection::new()), waker: RefCell::new(None) }
+    }
+
+    /// Says something at once, while something is heard: it is written in the next turn.
+    pub fn with<R>(&self, say: impl FnOnce(&mut Connection<T>) -> R) -> R {
+        say(&mut self.connection.borrow_mut())
+    }
+
+    /// Says something later: there will be a turn for it.
+    pub fn later<R>(&self, say: impl FnOnce(&mut Connection<T>) -> R) -> R {
+        let said = self.with(say);
+        if let Some(waker) = &*self.waker.borrow() {
+            waker.wake_by_ref();
+        }
+        said
+    }
+}
+
+/// Leads a conversation until it ends.
+pub(super) async fn lead<C: Converse>(
+    with: C,
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    lifetime: Lifetime,
+    phase: watch::Receiver<Phase>,
+    read: &Rc<Cell<usize>>,
+) -> Result<(), String> {
+    let line = Rc::new(Line::new());
+    let patience = Box::pin(lose_patience(line.clone(), lifetime, phase, read.clone()));
+    let conversation =
+        Conversation { with, stream, line, rest: Vec::new(), written: 0, busy: 0, ends: None, patience };
+    conversation.await
+}
+
+struct Conversation<C: Converse, S, P> {
+    with: C,
+    stream: S,
+    line: Rc<Line<C::State>>,
+    /// What came of a frame that is not whole.
+    rest: Vec<u8>,
+    /// How much of the output is.
+    written: usize,
+    /// How many turns it has gone on without a rest.
+    busy: u32,
+    /// It ends when everything is written, because of this.
+    ends: Option<&'static str>,
+    patience: Pin<Box<P>>,
+}
+
+impl<C: Converse, S: Unpin, P> Unpin for Conversation<C, S, P> {}
+
+impl<C, S, P> Future for Conversation<C, S, P>
+where
+    C: Converse,
+    S: AsyncRead + AsyncWrite + Unpin,
+    P: Future<Output = &'static str>,
+{
+    type Output = Result<(), String>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        this.leave_address(context.waker());
+        let unwritten = this.write(context).map_err(|error| error.to_string())?;
+        if unwritten == 0 && (this.ends.is_some() || this.line.with(|connection| connection.is_over())) {
+            let _gone = ready!(Pin::new(&mut this.stream).poll_shutdown(context));
+            return Poll::Ready(this.ends.map_or(Ok(()), |why| Err(why.into())));
+        }
+        if unwritten < OUTPUT_BYTES_MAX && this.ends.is_none() {
+            match this.read(context) {
+                Poll::Ready(Ok(0)) => return Poll::Ready(Ok(())),
+                Poll::Ready(Ok(_)) => {
+                    context.waker().wake_by_ref();
+                    this.busy += 1;
+                    if this.busy < BUSY_TURNS_MAX {
+                        return Poll::Pending;
+                    }
+                }
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error.to_string())),
+                Poll::Pending => {}
+            }
+        }
+        this.busy = 0;
+        this.patience.as_mut().poll(context).map(|why| Err(why.into()))
+    }
+}
+
+impl<C, S, P> Conversation<C, S, P>
+where
+    C: Converse,
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    /// Whoever answers later knows whom to wake.
+    fn leave_address(&self, waker: &Waker) {
+        let mut address = self.line.waker.borrow_mut();
+        if address.as_ref().is_none_or(|address| !address.will_wake(waker)) {
+            *address = Some(waker.clone());
+        }
+    }
+
+    /// Writes what the client takes; gives what is left.
+    fn write(&mut self, context: &mut Context<'_>) -> io::Result<usize> {
+        let mut connection = self.line.connection.borrow_mut();
+        let output = connection.output();
+        if output.is_empty() {
+            return Ok(0);
+        }
+        while self.written < output.len() {
+            match Pin::new(&mut self.stream).poll_write(context, &output[self.written..]) {
+                Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
+                Poll::Ready(Ok(bytes)) => self.written += bytes,
+                Poll::Ready(Err(error)) => return Err(error),
+                Poll::Pending => return Ok(output.len() - self.written),
+            }
+        }
+        self.written = 0;
+        output.clear();
+        output.shrink_to(OUTPUT_KEPT_BYTES);
+        match Pin::new(&mut self.stream).poll_flush(context) {
+            Poll::Ready(flushed) => flushed.map(|()| 0),
+            Poll::Pending => Ok(0), // By TLS, which goes on when the client takes more.
+        }
+    }
+
+    /// Reads once, and has it answered; gives how much came.
+    fn read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        CAME.with_borrow_mut(|came| {
+            let mut buffer = ReadBuf::new(came);
+            ready!(Pin::new(&mut self.stream).poll_read(context, &mut buffer))?;
+            let bytes = buffer.filled().len();
+            if self.rest.is_empty() {
+                let left = self.hear(buffer.filled());
+                self.rest.extend_from_slice(left);
+            } else {
+                let mut all = std::mem::take(&mut self.rest);
+                all.extend_from_slice(buffer.filled());
+                let left = self.hear(&all).len();
+                all.drain(..all.len() - left);
+                self.rest = all;
+            }
+            if self.rest.is_empty() {
+                self.rest = Vec::new(); // Many connections wait most of the time.
+            }
+            self.with.paused(&self.line);
+            Poll::Ready(Ok(bytes))
+        })
+    }
+
+    /// Has what came answered; gives what is not whole.
+    fn hear<'b>(&mut self, mut bytes: &'b [u8]) -> &'b [u8] {
+        loop {
+            let event = self.line.connection.borrow_mut().next(&mut bytes);
+            match event {
+                Ok(Some(event)) => self.with.heard(&self.line, event),
+                Ok(None) => return bytes,
+                Err(broken) => {
+                    self.ends = Some(broken.why);
+                    return &[];
+                }
+            }
+        }
+    }
+}
+
+impl<C: Converse, S, P> Drop for Conversation<C, S, P> {
+    fn drop(&mut self) {
+        self.line.with(|connection| connection.close());
+    }
+}
+
+/// Waits until a connection has to end: it says nothing at all, or nobody is there any more, or it was asked to end and does not.
+async fn lose_patience<T: Default>(
+    line: Rc<Line<T>>,
+    lifetime: Lifetime,
+    mut phase: watch::Receiver<Phase>,
+    read: Rc<Cell<usize>>,
+) -> &'static str {
+    tokio::select! {
+        biased;
+        _ = phase.wait_for(|phase| *phase != Phase::Serving) => {}
+        () = sleep(GREETING_MAX) => {}
+    }
+    if *phase.borrow() == Phase::Serving {
+        if !line.with(|connection| connection.is_greeted()) {
+            return "it said nothing";
+        }
+        tokio::select! {
+            biased;
+            _ = phase.wait_for(|phase| *phase != Phase::Serving) => {}
+            () = grow_old(lifetime.age.map(|age| age.saturating_sub(GREETING_MAX))) => {}
+            () = be_forsaken(&line, &read) => return "nobody is there any more",
+        }
+    }
+    let is_end = *phase.borrow() != Phase::Serving;
+    line.later(|connection| connection.leave());
+    sleep(lifetime.grace_for(is_end)).await;
+    "it did not end in time"
+}
+
+/// Waits until nothing comes any more, also when it is asked for.
+async fn be_forsaken<T: Default>(line: &Line<T>, read: &Cell<usize>) {
+    loop {
+        let before = read.get();
+        sleep(PING_EVERY).await;
+        if read.get() == before {
+            line.later(|connection| connection.ping());
+            sleep(PONG_MAX).await;
+            if read.get() == before {
+                return;
+            }
+        }
+    }
+}
