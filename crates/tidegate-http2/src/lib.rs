@@ -11,6 +11,8 @@ mod encode; // header blocks, written
 mod head; // what a request says before its body
 mod stream; // one call
 mod connection; // all of them
+mod receive; // what comes
+mod send; // what goes
 
 pub use bounds::{HEADER_BYTES_MAX, OUTPUT_BYTES_MAX, STREAMS_MAX};
 pub use connection::{Broken, Connection, Event};
