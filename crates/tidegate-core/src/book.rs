@@ -3,6 +3,7 @@
 //!
 //! Read [`Book::plan`]: it is what happens to a request before anything is counted.
 
+use std::cmp::Ordering;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -164,7 +165,7 @@ struct Node {
     wild: Vec<Wild>,
     exempt: Option<Box<Exempt>>,
     limits: Vec<usize>,
-    /// Sorted by name. There are few, which are compared faster than hashed.
+    /// Sorted by [`tier_order`]. There are few, which are compared faster than hashed.
     tiers: Vec<(Box<str>, Vec<usize>)>,
 }
 
@@ -226,7 +227,7 @@ impl Node {
     /// Its limits for callers of a tier, if it has any for them.
     #[inline]
     fn of_tier(&self, tier: &str) -> Option<&[usize]> {
-        let at = self.tiers.binary_search_by(|(name, _)| (**name).cmp(tier)).ok()?;
+        let at = self.tiers.binary_search_by(|(name, _)| tier_order(name, tier)).ok()?;
         Some(&self.tiers[at].1)
     }
 
@@ -394,8 +395,9 @@ impl Book {
             let entries = query.entries_of(descriptor);
             let mut seek = Seek { domain, entries, callers, caller: None, quota: None, name: None };
             if callers.is_some() {
-                seek.caller = domain.caller_at(entries);
-                seek.quota = seek.caller.and_then(|at| plan.known(query, entries[at].value));
+                let named = plan.first_named(&descriptor.entries);
+                seek.caller = named.map(|named| named.at - descriptor.entries.start);
+                seek.quota = named.and_then(|named| named.quota);
                 // Most have a tier that the rules know, and nothing else: then there is nothing to ask at each entry.
                 let own = seek.quota.is_some_and(|number| !plan.callers[number].terms.overrides.is_empty());
                 seek.callers = callers.filter(|callers| own || callers.quotas.has_tiers());
@@ -403,7 +405,9 @@ impl Book {
             let quotas = &plan.callers;
             self.find(&seek, found, quotas, &mut plan.found, recorder);
             // Under the other names that the caller has, where the request does not use them itself.
-            let Some(number) = seek.quota else { continue };
+            let Some(number) = seek.quota.filter(|number| quotas[*number].terms.has_names()) else {
+                continue;
+            };
             for by in OtherName::ALL {
                 let name = quotas[number].terms.name(by);
                 if let Some(name) =
@@ -594,7 +598,9 @@ impl Book {
 
     pub(crate) fn tiers_of(&self, node: usize) -> Vec<&str> {
         let tiers = self.nodes.get(node).map(|node| &*node.tiers).unwrap_or_default();
-        tiers.iter().map(|(name, _)| &**name).collect()
+        let mut names: Vec<&str> = tiers.iter().map(|(name, _)| &**name).collect();
+        names.sort_unstable();
+        names
     }
 }
 
@@ -734,7 +740,7 @@ impl Book {
                 (tier.into(), rules)
             });
             let mut tiers: Vec<(Box<str>, _)> = tiers.collect();
-            tiers.sort_by(|(one, _), (other, _)| one.cmp(other)); // Which keeps the first of two before the other.
+            tiers.sort_by(|(one, _), (other, _)| tier_order(one, other)); // Which keeps the first of two before the other.
             tiers.dedup_by(|(one, _), (other, _)| one == other);
             if draft.always {
                 always.push(way.as_slice().into());
@@ -766,6 +772,12 @@ impl Book {
         }
         (from..self.rules.len()).collect()
     }
+}
+
+/// Shorter names first: nearly all tiers are told apart by that.
+#[inline]
+fn tier_order(one: &str, other: &str) -> Ordering {
+    one.len().cmp(&other.len()).then_with(|| one.cmp(other))
 }
 
 /// What all keys of a rule begin with.

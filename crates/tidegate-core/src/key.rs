@@ -108,20 +108,37 @@ impl KeyParts {
             self.0.write(u64::from_le_bytes(*word));
         }
         if !rest.is_empty() {
-            // The last eight bytes without those that are hashed already: cheaper than to gather the rest.
-            let last = match bytes.last_chunk::<8>() {
-                Some(last) => u64::from_le_bytes(*last) >> (8 * (8 - rest.len())),
-                None => rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
-            };
-            self.0.write(last);
+            self.0.write(last_word(bytes, rest));
         }
         self
+    }
+
+    /// The key of all parts so far and these bytes behind them, of which nobody asks where they begin: the hash of a text, as the standard
+    /// has it. For one text alone that is as good as a part, and less to hash.
+    #[inline]
+    pub(crate) fn key_with(mut self, bytes: &[u8]) -> Key {
+        let (words, rest) = bytes.as_chunks::<8>();
+        for word in words {
+            self.0.write(u64::from_le_bytes(*word));
+        }
+        let last = if rest.is_empty() { 0 } else { last_word(bytes, rest) };
+        Key(self.0.finish_with(last, rest.len()))
     }
 
     /// The key of all parts so far.
     #[inline]
     pub fn key(&self) -> Key {
         Key(self.0.finish())
+    }
+}
+
+/// What is left of some bytes behind their whole words, filled up with zeroes.
+#[inline(always)]
+fn last_word(bytes: &[u8], rest: &[u8]) -> u64 {
+    // The last eight bytes without those that are hashed already: cheaper than to gather the rest.
+    match bytes.last_chunk::<8>() {
+        Some(last) => u64::from_le_bytes(*last) >> (8 * (8 - rest.len())),
+        None => rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
     }
 }
 

@@ -364,7 +364,10 @@ impl Limit {
             },
         };
         let granted = granted.or_else(|_| Self::sliding_window(amount, window))?;
-        granted.clone().charging(self.charge).or(Ok(granted))
+        match self.charge {
+            Charge::Admitted => Ok(granted),
+            charge => granted.clone().charging(charge).or(Ok(granted)),
+        }
     }
 
     fn of(algorithm: Algorithm, kind: Kind) -> Self {

@@ -1,5 +1,6 @@
 //! What counts for one request: the rules that were found, and the counters to be asked.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::book::{Book, Domain, Matching};
@@ -108,6 +109,15 @@ pub(crate) struct Known {
     pub(crate) terms: Arc<Terms>,
 }
 
+/// An entry that names a caller.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Named {
+    /// Which entry of the request.
+    pub(crate) at: usize,
+    /// Whose records it leads to, among those that the plan has.
+    pub(crate) quota: Option<usize>,
+}
+
 /// What counts for one request. Meant to be kept and used again: it allocates only while it grows.
 #[derive(Debug, Default)]
 pub struct Plan<'b> {
@@ -117,6 +127,8 @@ pub struct Plan<'b> {
     takes: Vec<Planned<'b>>,
     /// What is kept about the callers that it names.
     pub(crate) callers: Vec<Known>,
+    /// The entries that name callers, in their order.
+    named: Vec<Named>,
     /// What the last request had of that: most callers have the same.
     near: Option<Arc<Terms>>,
     /// Limits that the request brought, or that its caller was granted.
@@ -137,8 +149,8 @@ impl<'b> Plan<'b> {
         // Nothing is in them: collecting keeps the allocation, and only the lifetime changes.
         let found = std::mem::take(&mut self.found).into_iter().map(|_| Found::default()).collect();
         let takes = std::mem::take(&mut self.takes).into_iter().map_while(|_| None).collect();
-        let Self { own, names, callers, near, .. } = self;
-        Plan { domain: None, exempt: false, found, takes, callers, near, own, names }
+        let Self { own, names, callers, named, near, .. } = self;
+        Plan { domain: None, exempt: false, found, takes, callers, named, near, own, names }
     }
 
     /// Forgets the request, keeps the room.
@@ -151,27 +163,52 @@ impl<'b> Plan<'b> {
             self.near = Some(known.terms);
             self.callers.clear();
         }
+        self.named.clear();
         self.own.clear();
         self.names.clear();
     }
 
     /// Looks up the callers that a request names.
     pub(crate) fn recognise(&mut self, domain: &Domain, query: &Query<'_>, callers: Callers<'_>) {
-        let mut last = None;
-        let names = |(_, entry): &(usize, &Entry<'_>)| *entry.key == *domain.quota_key();
-        for (at, entry) in query.entries.iter().enumerate().filter(names) {
-            // Nearly always all descriptors speak of one.
-            if last.replace(entry.value) != Some(entry.value) && self.known(query, entry.value).is_none() {
-                let terms = callers.quotas.of_near(entry.value, &mut self.near);
-                self.callers
-                    .extend(terms.filter(|terms| terms.is_of(domain)).map(|terms| Known { at, terms }));
+        for (at, entry) in query.entries.iter().enumerate() {
+            if *entry.key == *domain.quota_key() {
+                // Nearly always all descriptors speak of one.
+                let quota = match self.named.last() {
+                    Some(last) if query.entries[last.at].value == entry.value => last.quota,
+                    _ => self.look_up(domain, query, at, callers),
+                };
+                self.named.push(Named { at, quota });
             }
         }
     }
 
-    /// What is kept about a caller that was looked up: its number.
-    pub(crate) fn known(&self, query: &Query<'_>, caller: &str) -> Option<usize> {
-        self.callers.iter().position(|known| query.entries[known.at].value == caller)
+    /// What is kept about the caller that an entry names: its number.
+    #[inline]
+    fn look_up(
+        &mut self,
+        domain: &Domain,
+        query: &Query<'_>,
+        at: usize,
+        callers: Callers<'_>,
+    ) -> Option<usize> {
+        let caller = query.entries[at].value;
+        let known = self.callers.iter().position(|known| query.entries[known.at].value == caller);
+        if known.is_some() {
+            return known;
+        }
+        let terms = callers.quotas.of_near(caller, &mut self.near)?;
+        if !terms.is_of(domain) {
+            return None;
+        }
+        self.callers.push(Known { at, terms });
+        Some(self.callers.len() - 1)
+    }
+
+    /// The first of these entries of the request that names a caller.
+    #[inline]
+    pub(crate) fn first_named(&self, entries: &Range<usize>) -> Option<Named> {
+        let from = self.named.partition_point(|named| named.at < entries.start);
+        self.named.get(from).copied().filter(|named| named.at < entries.end)
     }
 
     /// The domain, if the book has it.

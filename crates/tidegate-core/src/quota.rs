@@ -233,6 +233,12 @@ impl Terms {
         }
     }
 
+    /// Is the caller called anything besides its own name?
+    #[inline]
+    pub(crate) fn has_names(&self) -> bool {
+        self.more.is_some()
+    }
+
     /// What the caller is called besides its own name, as the entry that says so.
     pub(crate) fn name(&self, by: OtherName) -> Option<Entry<'_>> {
         let more = self.more.as_deref()?;
@@ -278,14 +284,14 @@ pub struct Quotas {
     shards: Box<[Shard]>,
     /// What callers share who have nothing but a tier, by it and whether they are limited at all.
     plain: Mutex<HashMap<Plain, Arc<Terms>>>,
-    /// Tiers with limits of their own. There are few.
+    /// The tiers that the control plane knows. There are few.
     tiers: RwLock<Arc<[Tier]>>,
     /// How many callers are kept.
     callers: AtomicUsize,
     /// What is kept about those who share nothing.
     bytes: AtomicUsize,
-    /// How many tiers.
-    tier_count: AtomicUsize,
+    /// How many tiers say anything about limits.
+    granting_tiers: AtomicUsize,
 }
 
 type Shard = RwLock<Shelf<Arc<Terms>>>;
@@ -311,7 +317,7 @@ impl Default for Quotas {
             tiers: RwLock::new(Arc::new([])),
             callers: AtomicUsize::new(0),
             bytes: AtomicUsize::new(0),
-            tier_count: AtomicUsize::new(0),
+            granting_tiers: AtomicUsize::new(0),
         }
     }
 }
@@ -324,7 +330,7 @@ fn hasher() -> KeyParts {
 }
 
 impl Quotas {
-    /// Is nothing kept?
+    /// Is nothing kept that a decision could ask about?
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.callers.load(Ordering::Relaxed) == 0 && !self.has_tiers()
@@ -333,7 +339,7 @@ impl Quotas {
     /// Does any tier have limits of its own?
     #[inline]
     pub(crate) fn has_tiers(&self) -> bool {
-        self.tier_count.load(Ordering::Relaxed) > 0
+        self.granting_tiers.load(Ordering::Relaxed) > 0
     }
 
     /// How many callers are kept.
@@ -430,7 +436,8 @@ impl Quotas {
     pub fn set_tiers(&self, tiers: impl IntoIterator<Item = Tier>) {
         let tiers: Arc<[Tier]> = tiers.into_iter().collect();
         let mut all = self.tiers.write().unwrap_or_else(PoisonError::into_inner);
-        self.tier_count.store(tiers.len(), Ordering::Relaxed);
+        let granting = tiers.iter().filter(|tier| !tier.overrides.is_empty()).count();
+        self.granting_tiers.store(granting, Ordering::Relaxed);
         *all = tiers;
     }
 
@@ -457,7 +464,7 @@ impl Quotas {
     /// Where a caller is kept: by other bits of the hash of its name than those that are compared there.
     #[inline]
     fn place(&self, caller: &str) -> (&Shard, Mark) {
-        let hash = self.hasher.part(caller.as_bytes()).key().bits();
+        let hash = self.hasher.key_with(caller.as_bytes()).bits();
         (&self.shards[(hash >> 64) as usize % SHARDS], Mark::of_hash(hash as u64))
     }
 }
@@ -501,6 +508,16 @@ mod tests {
         quotas.begin();
         quotas.end();
         assert!(quotas.is_empty());
+    }
+
+    #[test]
+    fn a_tier_that_grants_nothing_is_asked_about_nothing() {
+        let quotas = Quotas::default();
+        quotas.set_tiers([Tier { name: "pro".into(), overrides: Box::default() }]);
+        assert!(quotas.is_empty() && quotas.tiers().len() == 1);
+        let own = Override::new(Box::new([]), Grant { amount: 1, unit: QuotaUnit::Day });
+        quotas.set_tiers([Tier { name: "pro".into(), overrides: [own].into() }]);
+        assert!(!quotas.is_empty() && quotas.of_tier("pro", [].iter(), Micros::new(0)).is_some());
     }
 
     #[test]
