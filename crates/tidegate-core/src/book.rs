@@ -14,7 +14,7 @@ use crate::pattern::Pattern;
 use crate::plan::{Found, Known, own_limit};
 use crate::quota::{OtherName, granted};
 use crate::recorder::{Event, ExemptBy, How, Recorder, Waypoint};
-use crate::rule::rule_id;
+use crate::rule::{open_parts, rule_id};
 use crate::{
     Algorithm, Callers, Entry, Grant, GrantedBy, KeyParts, Limit, LimitError, OwnLimit, PathEntry, Plan,
     Query, Rule, RuleDraft, RuleState, Secret, Tag, Terms,
@@ -117,10 +117,14 @@ impl Exempt {
 #[derive(Clone, Debug)]
 pub struct Book {
     domains: HashMap<Box<str>, Domain>,
+    /// The keys of the tree that have no wildcard. There are few, and a number is compared where it stands.
+    keys: HashMap<Box<str>, u32>,
     nodes: Vec<Node>,
     /// The way to each node. Apart from them, because no decision needs it.
     paths: Vec<Arc<[PathEntry]>>,
     rules: Vec<Rule>,
+    /// The names of tiers.
+    tiers: HashSet<Arc<str>>,
     pub(crate) secret: Secret,
     /// Does any rule know reservations?
     reservations: bool,
@@ -157,24 +161,43 @@ pub struct Domain {
     always: Vec<Box<[usize]>>,
 }
 
-/// A node of the tree: what is below it, and its limits.
+/// A node of the tree: what is below it, and its limits. Among very many rules each place in memory is one more wait, so all that most
+/// requests ask of a node is in one cache line.
 #[derive(Clone, Debug, Default)]
+#[repr(align(64))]
 struct Node {
-    branches: HashMap<Box<str>, Branch>,
+    /// Sorted by key.
+    branches: Vec<Branch>,
+    limits: Rules,
+    /// Sorted by [`tier_order`]. There are few, which are compared faster than hashed. Nodes share the names.
+    tiers: Vec<(Arc<str>, Rules)>,
+    rare: Option<Box<Rare>>,
+}
+
+const _: () = assert!(size_of::<Node>() == 64);
+
+/// What few nodes have.
+#[derive(Clone, Debug, Default)]
+struct Rare {
     /// Children whose key has a wildcard.
     wild: Vec<Wild>,
-    exempt: Option<Box<Exempt>>,
-    limits: Vec<usize>,
-    /// Sorted by [`tier_order`]. There are few, which are compared faster than hashed.
-    tiers: Vec<(Box<str>, Vec<usize>)>,
+    exempt: Option<Exempt>,
+}
+
+/// Rules that stand beside each other in the book.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rules {
+    from: u32,
+    to: u32,
 }
 
 /// The children of a node that have the same key.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Branch {
-    exact: HashMap<Box<str>, usize>,
+    key: u32,
+    open: Option<u32>,
+    exact: HashMap<Box<str>, u32>,
     wild: Vec<Wild>,
-    open: Option<usize>,
 }
 
 /// A child that is found by trying.
@@ -208,32 +231,46 @@ impl Wild {
 }
 
 impl Node {
-    /// The child that an entry leads to: one with this value, else the first with a wildcard that fits, else the one that leaves the
-    /// value open.
+    /// The child that an entry leads to, whose key has this number if the book knows it: one with this value, else the first with a
+    /// wildcard that fits, else the one that leaves the value open.
     #[inline]
-    fn child(&self, entry: &Entry<'_>) -> Option<(usize, How)> {
-        let branch = self.branches.get(entry.key);
-        if let Some(exact) = branch.and_then(|branch| branch.exact.get(entry.value)) {
-            return Some((*exact, How::Exact));
+    fn child(&self, key: Option<u32>, entry: &Entry<'_>) -> Option<(usize, How)> {
+        let branch = key.and_then(|key| self.branch(key).ok()).map(|at| &self.branches[at]);
+        // An empty map would hash the value all the same.
+        let exact = branch.filter(|branch| !branch.exact.is_empty());
+        if let Some(exact) = exact.and_then(|branch| branch.exact.get(entry.value)) {
+            return Some((*exact as usize, How::Exact));
         }
         let fits = |wild: &&Wild| wild.fits(entry);
         let of_key = branch.and_then(|branch| branch.wild.iter().find(fits));
-        let of_any = self.wild.iter().find(fits);
+        let of_any = self.wild().iter().find(fits);
         let first = of_key.into_iter().chain(of_any).min_by_key(|wild| wild.order);
         let wild = first.map(|wild| (wild.node, How::Wildcard { order: wild.order }));
-        wild.or_else(|| Some((branch?.open?, How::Open)))
+        wild.or_else(|| Some((branch?.open? as usize, How::Open)))
+    }
+
+    /// Where the children with this key are, or would be.
+    #[inline]
+    fn branch(&self, key: u32) -> Result<usize, usize> {
+        self.branches.binary_search_by_key(&key, |branch| branch.key)
+    }
+
+    #[inline]
+    fn wild(&self) -> &[Wild] {
+        self.rare.as_ref().map_or(&[], |rare| &rare.wild)
     }
 
     /// Its limits for callers of a tier, if it has any for them.
     #[inline]
-    fn of_tier(&self, tier: &str) -> Option<&[usize]> {
+    fn of_tier(&self, tier: &str) -> Option<Rules> {
         let at = self.tiers.binary_search_by(|(name, _)| tier_order(name, tier)).ok()?;
-        Some(&self.tiers[at].1)
+        Some(self.tiers[at].1)
     }
 
     /// Why whoever these entries speak of is exempt from its limits and from those below, if they are.
+    #[inline]
     fn exempts<'e>(&'e self, domain: &Domain, entries: &[Entry<'e>]) -> Option<ExemptBy<'e>> {
-        self.exempt.as_ref()?.covers(entries, &domain.quota_key)
+        self.rare.as_ref()?.exempt.as_ref()?.covers(entries, &domain.quota_key)
     }
 }
 
@@ -241,12 +278,13 @@ impl Book {
     /// A book of these domains, whose keys are hashed under `secret`. Of domains, descriptors or rules that stand twice the
     /// first counts; whoever reads them from a text refuses that with its place.
     pub fn new(drafts: impl IntoIterator<Item = DomainDraft>, secret: Secret) -> Self {
-        let (domains, nodes, paths, rules) = (HashMap::new(), Vec::new(), Vec::new(), Vec::new());
         let mut book = Self {
-            domains,
-            nodes,
-            paths,
-            rules,
+            domains: HashMap::new(),
+            keys: HashMap::new(),
+            nodes: Vec::new(),
+            paths: Vec::new(),
+            rules: Vec::new(),
+            tiers: HashSet::new(),
             secret,
             reservations: false,
             tags: false,
@@ -328,6 +366,12 @@ impl Book {
     /// All rules, those of one descriptor beside each other.
     pub fn rules(&self) -> &[Rule] {
         &self.rules
+    }
+
+    /// These of them.
+    #[inline]
+    fn rules_of(&self, Rules { from, to }: Rules) -> &[Rule] {
+        &self.rules[from as usize..to as usize]
     }
 
     /// Does any rule know reservations?
@@ -453,7 +497,7 @@ impl Book {
                 continue;
             }
             let entry = seek.name.filter(|_| seek.caller == Some(place)).unwrap_or(*entry);
-            let Some((child, how)) = node.child(&entry) else {
+            let Some((child, how)) = node.child(self.keys.get(entry.key).copied(), &entry) else {
                 recorder.record(Event::Lost { entry, at: waypoint(at) });
                 lost = Some(place);
                 break;
@@ -467,14 +511,12 @@ impl Book {
             let of_tier = tier.and_then(|tier| node.of_tier(tier));
             let to = waypoint(at);
             recorder.record(Event::Led { entry, how, to, of_tier: of_tier.is_some(), exempt });
-            let rules = of_tier.unwrap_or(&node.limits);
+            let rules = self.rules_of(of_tier.unwrap_or(node.limits));
             match seek.granted(place, quota, tier) {
-                None => {
-                    all.extend(rules.iter().map(|&rule| Found { rule: Some(&self.rules[rule]), ..found }))
-                }
+                None => all.extend(rules.iter().map(|rule| Found { rule: Some(rule), ..found })),
                 Some(by) => {
                     recorder.record(Event::Granted { at: Some(to), grant: by.0, by: by.1 });
-                    let rule = self.granting(rules, by.0);
+                    let rule = granting(rules, by.0);
                     all.push(Found { rule, granted: Some(by), walked: place + 1, ..found });
                 }
             }
@@ -495,19 +537,6 @@ impl Book {
         }
     }
 
-    /// The rule whose limit a grant changes: the one for the same time, else the first that limits at all.
-    fn granting(&self, rules: &[usize], grant: Grant) -> Option<&Rule> {
-        let limits = || rules.iter().map(|&rule| &self.rules[rule]).filter(|rule| rule.said.limit.is_some());
-        let same = |rule: &&Rule| {
-            let limit = rule.said.limit.as_ref();
-            limit.is_some_and(|limit| match limit.periods() {
-                Some(calendar) => Some(calendar.unit()) == grant.unit.of_calendar(),
-                None => !limit.holds() && limit.window() == Some(grant.unit.window()),
-            })
-        };
-        limits().find(same).or_else(|| limits().next())
-    }
-
     /// Adds the rules at the end of a way that nobody has to find. They look at the entries of the whole request.
     fn find_always<'b>(
         &'b self,
@@ -521,10 +550,22 @@ impl Book {
         let by = way.iter().find_map(|&node| self.nodes[node].exempts(domain, entries));
         recorder.record(Event::Always { at: Waypoint { book: self, node }, exempt: by });
         let exempt = by.is_some();
-        let rules = &self.nodes[node].limits; // Whose tier would it be?
-        let found = |&rule: &usize| Found { rule: Some(&self.rules[rule]), exempt, ..Found::default() };
-        all.extend(rules.iter().map(found));
+        let rules = self.rules_of(self.nodes[node].limits); // Whose tier would it be?
+        all.extend(rules.iter().map(|rule| Found { rule: Some(rule), exempt, ..Found::default() }));
     }
+}
+
+/// The rule whose limit a grant changes: the one for the same time, else the first that limits at all.
+fn granting(rules: &[Rule], grant: Grant) -> Option<&Rule> {
+    let limits = || rules.iter().filter(|rule| rule.said.limit.is_some());
+    let same = |rule: &&Rule| {
+        let limit = rule.said.limit.as_ref();
+        limit.is_some_and(|limit| match limit.periods() {
+            Some(calendar) => Some(calendar.unit()) == grant.unit.of_calendar(),
+            None => !limit.holds() && limit.window() == Some(grant.unit.window()),
+        })
+    };
+    limits().find(same).or_else(|| limits().next())
 }
 
 /// What is looked for, for one descriptor.
@@ -573,9 +614,9 @@ impl Book {
 
     pub(crate) fn children_of(&self, node: usize) -> Vec<usize> {
         let Some(node) = self.nodes.get(node) else { return Vec::new() };
-        let mut children: Vec<usize> = node.wild.iter().map(|wild| wild.node).collect();
-        for branch in node.branches.values() {
-            children.extend(branch.exact.values().chain(&branch.open));
+        let mut children: Vec<usize> = node.wild().iter().map(|wild| wild.node).collect();
+        for branch in &node.branches {
+            children.extend(branch.exact.values().chain(&branch.open).map(|node| *node as usize));
             children.extend(branch.wild.iter().map(|wild| wild.node));
         }
         children.sort_unstable(); // Siblings are numbered in the order in which they are written.
@@ -583,8 +624,8 @@ impl Book {
     }
 
     pub(crate) fn limits_of(&self, node: usize) -> impl Iterator<Item = &Rule> {
-        let limits = self.nodes.get(node).map(|node| &*node.limits).unwrap_or_default();
-        limits.iter().map(|&rule| &self.rules[rule])
+        let limits = self.nodes.get(node).map(|node| node.limits).unwrap_or_default();
+        self.rules_of(limits).iter()
     }
 
     pub(crate) fn limits_of_tier<'b>(
@@ -593,7 +634,7 @@ impl Book {
         tier: &str,
     ) -> Option<impl Iterator<Item = &'b Rule> + use<'b>> {
         let limits = self.nodes.get(node)?.of_tier(tier)?;
-        Some(limits.iter().map(|&rule| &self.rules[rule]))
+        Some(self.rules_of(limits).iter())
     }
 
     pub(crate) fn tiers_of(&self, node: usize) -> Vec<&str> {
@@ -731,28 +772,28 @@ impl Book {
             let levels: Arc<[PathEntry]> = path.as_slice().into();
             self.nodes.push(Node::default());
             self.paths.push(levels.clone());
-            self.nodes[parent].adopt(order, draft.key, value, node);
+            self.adopt(parent, order, draft.key, value, node);
 
             let place = Place { domain, path: &levels, always: draft.always };
             let limits = self.write(&place, None, draft.limits);
             let tiers = draft.tiers.into_iter().map(|(tier, limits)| {
                 let rules = self.write(&place, Some(&tier), limits);
-                (tier.into(), rules)
+                (self.tier_name(&tier), rules)
             });
-            let mut tiers: Vec<(Box<str>, _)> = tiers.collect();
+            let mut tiers: Vec<(Arc<str>, _)> = tiers.collect();
             tiers.sort_by(|(one, _), (other, _)| tier_order(one, other)); // Which keeps the first of two before the other.
             tiers.dedup_by(|(one, _), (other, _)| one == other);
             if draft.always {
                 always.push(way.as_slice().into());
             }
-            let exempt = draft.exempt.map(Box::new);
-            self.nodes[node] = Node { limits, tiers, exempt, ..Node::default() };
+            let rare = draft.exempt.map(|exempt| Box::new(Rare { wild: Vec::new(), exempt: Some(exempt) }));
+            self.nodes[node] = Node { branches: Vec::new(), limits, tiers, rare };
             self.children(&Way { levels: &path, nodes: &way }, domain, draft.descriptors, always);
         }
     }
 
     /// Makes rules of what was said about one descriptor.
-    fn write(&mut self, place: &Place<'_>, tier: Option<&str>, said: Vec<RuleDraft>) -> Vec<usize> {
+    fn write(&mut self, place: &Place<'_>, tier: Option<&str>, said: Vec<RuleDraft>) -> Rules {
         let Place { domain, path, always } = *place;
         let from = self.rules.len();
         for said in said {
@@ -765,12 +806,50 @@ impl Book {
                 tier: tier.map(Box::from),
                 said,
                 path: path.clone(),
+                open: open_parts(path),
                 always,
                 state: None,
                 start,
             });
         }
-        (from..self.rules.len()).collect()
+        Rules { from: number(from), to: number(self.rules.len()) }
+    }
+
+    /// The name of a tier, one for all nodes that speak of it.
+    fn tier_name(&mut self, name: &str) -> Arc<str> {
+        self.tiers.get_or_insert_with(name, |name| name.into()).clone()
+    }
+
+    /// Puts a node below another.
+    fn adopt(&mut self, parent: usize, order: usize, key: String, value: Option<String>, node: usize) {
+        let wild = value.as_deref().and_then(Pattern::of);
+        if let Some(key) = Pattern::of(&key) {
+            let value = match (wild, value) {
+                (Some(wild), _) => Value::Wild(wild),
+                (None, Some(value)) => Value::Exact(value.into()),
+                (None, None) => Value::Open,
+            };
+            let rare = self.nodes[parent].rare.get_or_insert_default();
+            return rare.wild.push(Wild { order, key: Some(key), value, node });
+        }
+        let next = number(self.keys.len());
+        let key = *self.keys.entry(key.into()).or_insert(next);
+        let above = &mut self.nodes[parent];
+        let at = above.branch(key).unwrap_or_else(|at| {
+            let branch = Branch { key, open: None, exact: HashMap::new(), wild: Vec::new() };
+            above.branches.insert(at, branch);
+            at
+        });
+        let branch = &mut above.branches[at];
+        match (wild, value) {
+            (Some(wild), _) => branch.wild.push(Wild { order, key: None, value: Value::Wild(wild), node }),
+            (None, Some(value)) => {
+                branch.exact.entry(value.into()).or_insert(number(node));
+            }
+            (None, None) => {
+                branch.open.get_or_insert(number(node));
+            }
+        }
     }
 }
 
@@ -800,28 +879,9 @@ struct Place<'p> {
     always: bool,
 }
 
-impl Node {
-    fn adopt(&mut self, order: usize, key: String, value: Option<String>, node: usize) {
-        let wild = value.as_deref().and_then(Pattern::of);
-        if let Some(key) = Pattern::of(&key) {
-            let value = match (wild, value) {
-                (Some(wild), _) => Value::Wild(wild),
-                (None, Some(value)) => Value::Exact(value.into()),
-                (None, None) => Value::Open,
-            };
-            return self.wild.push(Wild { order, key: Some(key), value, node });
-        }
-        let branch = self.branches.entry(key.into()).or_default();
-        match (wild, value) {
-            (Some(wild), _) => branch.wild.push(Wild { order, key: None, value: Value::Wild(wild), node }),
-            (None, Some(value)) => {
-                branch.exact.entry(value.into()).or_insert(node);
-            }
-            (None, None) => {
-                branch.open.get_or_insert(node);
-            }
-        }
-    }
+/// A place in a book. Of none are there so many: a file of rules is far smaller than 4 GiB.
+fn number(place: usize) -> u32 {
+    u32::try_from(place).unwrap_or(u32::MAX)
 }
 
 /// Is there a descriptor for which `is` says so? Asks until one does.

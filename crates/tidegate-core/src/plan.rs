@@ -351,14 +351,18 @@ impl<'b> Plan<'b> {
         if let Some(other) = granted.as_ref().filter(|other| !other.counts_like(limit)) {
             parts = other.shape(book.secret.start().part(rule.domain.as_bytes()).part(rule.id.as_bytes()));
         }
-        for (level, entry) in rule.path.iter().zip(request.walked()) {
-            if level.key_open {
+        let mut open = rule.open;
+        let mut walked = request.walked();
+        while open != 0 {
+            let Some(entry) = walked.next() else { break };
+            if open & 1 != 0 {
                 parts = parts.part(entry.key.as_bytes());
             }
-            if level.value_open {
+            if open & 2 != 0 {
                 parts = parts.part(entry.value.as_bytes());
                 tag = tag.or(Some(entry.value));
             }
+            open >>= 2;
         }
         let key = parts.key();
         let role = rule.role(key, || request.domain.caller(request.entries));
