@@ -1,6 +1,7 @@
-//! `cargo xtask bench`: how fast are we, and how exact? Eight answers, see [`Bench`].
+//! `cargo xtask bench`: how fast are we, and how exact? Nine answers, see [`Bench`].
 //!
-//! Without a name it is the comparison with others of our kind over the network: the package `bench/field`, a workspace of its own.
+//! Without a name it is the comparison with others of our kind over the network: the package `bench/field`, a workspace of its own; with
+//! `--full` all that has a page, one after the other, each as large as it comes ([`WHOLE`]).
 //!
 //! `steps` counts the instructions of one step of each algorithm and of lookups in the book, beside a committed baseline. Instructions
 //! and not time: the count is the same on a busy machine and on an idle one, so a change of one per cent is seen. It still depends on the
@@ -29,13 +30,17 @@ const SMOKE: &str = "--smoke";
 const WRITE: &str = "--write";
 
 pub(crate) fn details() -> String {
+    let whole = WHOLE.join(", ");
     format!(
         "\nWithout a name: installs the others of our kind into the user's cache folder, starts each, calls each in turn with ours\n\
          between them, and prints Markdown: ratios, absolute figures, goals. Twenty minutes, installs excluded; Linux, two cores.\n  \
          {QUICK}  short turns, three minutes\n  \
-         {FULL}   ten million keys, longer turns\n  \
          {SMOKE}  with those who are there already: does it run at all?\n  \
-         {WRITE}  write bench/results/field.md, field.json and plots, to be committed, instead of printing\n\n\
+         {FULL}   the whole, one after the other: {whole}.\n          \
+         Ten million keys, 10 to 100 000 rules, 1 to 10 takes. Hours, and {FULL_GB} GB; what fails is named at the end\n  \
+         {WRITE}  write bench/results/field.md, field.json and plots, to be committed, instead of printing; with {FULL} all pages\n\n\
+         field: the same by its name, and nothing else.\n  \
+         {FULL}   ten million keys, longer turns, one table of the page after the other: more than an hour, and {FULL_GB} GB\n\n\
          accuracy: asks everybody of that comparison for a few keys far above their limit, without a pause and in bursts at the edge of a\n\
          window, and prints Markdown: what was admitted in the worst window, as a multiple of the limit, beside what is promised. Two\n\
          minutes.\n  \
@@ -50,7 +55,8 @@ pub(crate) fn details() -> String {
          {SMOKE}  with those who are there already: does it run at all?\n  \
          {WRITE}  write bench/results/strangers.md and strangers.json, to be committed, instead of printing\n\n\
          growth: calls nodes of ours that differ in one number (10 to 100 000 rules, 1 to 10 takes, 100 000 keys and more) in turns, and\n\
-         prints Markdown: what a decision costs by the smallest of its kind, and memory. Four minutes.\n  \
+         prints Markdown: what a decision costs by the smallest of its kind, memory, and what the first keys after a start wait. Four\n\
+         minutes.\n  \
          {QUICK}  short turns, a minute\n  \
          {FULL}   ten million keys\n  \
          {SMOKE}  few of everything: does it run at all?\n  \
@@ -59,8 +65,9 @@ pub(crate) fn details() -> String {
          {SAVE}   write the counts to that file, to be committed\n\
          It needs valgrind, which is installed where that needs no password, and gungraun-runner, which is built once\n\
          into the target folder.\n\n\
-         core: times takes from our table of counters, governor, throttlecrab and Limitador on the same keys in one run, and prints\n\
-         Markdown: ratios, bytes per key, heavy callers in a flood of new keys, goals. Ten minutes; it needs Linux and 6 GB.\n  \
+         core: times takes from our table of counters, governor, throttlecrab and Limitador on the same keys in one run, with 100 000 to\n\
+         ten million of them, and prints Markdown: ratios, bytes per key, single takes, heavy callers in a flood of new keys, goals.\n\
+         Twelve minutes; it needs Linux and 6 GB.\n  \
          {QUICK}  a million keys only, under a minute\n  \
          {SMOKE}  ten thousand keys: does it run at all?\n  \
          {WRITE}  write bench/core.md and bench/core.json, to be committed, instead of printing\n\
@@ -90,8 +97,32 @@ pub(crate) fn details() -> String {
 }
 
 pub(crate) fn run(arguments: &[String]) -> Outcome {
-    match parse(arguments)? {
+    run_one(parse(arguments)?)
+}
+
+/// Everything that has a page, one after the other. A part that fails, after hours perhaps, takes nothing from the others.
+fn run_whole(parts: Vec<Bench>) -> Outcome {
+    let (count, mut failed) = (parts.len(), Vec::new());
+    for (number, (name, part)) in WHOLE.iter().zip(parts).enumerate() {
+        eprintln!("\n{name}: {} of {count}\n", number + 1);
+        if let Err(Failure::Failed(reason) | Failure::Usage(reason)) = run_one(part) {
+            eprintln!("{name}: {reason}");
+            failed.push(format!("{name}: {reason}"));
+        }
+    }
+    match failed.len() {
+        0 => Ok(()),
+        some => Err(Failure::Failed(format!("{some} of {count} failed:\n{}", failed.join("\n")))),
+    }
+}
+
+fn run_one(bench: Bench) -> Outcome {
+    match bench {
+        Bench::Whole { parts } => run_whole(parts),
         Bench::Field { flags } => {
+            if flags.contains(&FULL) {
+                need_memory()?;
+            }
             shell::need_redis()?;
             for need in [shell::need_nginx, shell::need_protoc] {
                 if let Err(Failure::Failed(reason) | Failure::Usage(reason)) = need() {
@@ -143,6 +174,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
 /// What can be measured.
 #[derive(PartialEq, Debug)]
 enum Bench {
+    Whole { parts: Vec<Bench> },
     Field { flags: Vec<&'static str> },
     Accuracy { flags: Vec<&'static str> },
     Strangers { flags: Vec<&'static str> },
@@ -154,8 +186,15 @@ enum Bench {
     Control { flags: Vec<&'static str> },
 }
 
-/// What is run without a name.
+/// What is run without a name,
 const FIELD: &str = "field";
+
+/// and with `--full`: all that has a page, those that need more installed last.
+const WHOLE: [&str; 8] = ["field", "growth", "core", "accuracy", "strangers", "rls", "redis", "control"];
+
+/// What ten million callers need, by what 100 000 did on the page: gRPC in memory has the most, 12 GB of it Limitador's and 4 GB
+/// throttlecrab's, besides a node and the requests.
+const FULL_GB: u64 = 20;
 
 /// The benches by name, each with its flags.
 const BENCHES: &[(&str, &[&str])] = &[
@@ -174,7 +213,8 @@ fn parse(arguments: &[String]) -> Result<Bench, Failure> {
     let is_flag = |argument: &&String| argument.starts_with('-');
     let names: Vec<&str> = BENCHES.iter().map(|(name, _)| *name).collect();
     let mut named = arguments.iter().filter(|argument| !is_flag(argument));
-    let name = named.next().map_or(FIELD, String::as_str);
+    let first = named.next();
+    let name = first.map_or(FIELD, String::as_str);
     let Some((name, known)) = BENCHES.iter().find(|(known, _)| *known == name) else {
         return Err(Failure::Usage(unknown("bench", name, &names)));
     };
@@ -191,7 +231,17 @@ fn parse(arguments: &[String]) -> Result<Bench, Failure> {
     if flags.iter().filter(|flag| [QUICK, FULL, SMOKE].contains(flag)).count() > 1 {
         return Err(Failure::Usage(format!("one of {QUICK}, {FULL} and {SMOKE}, not both")));
     }
-    Ok(match *name {
+    if first.is_none() && flags.contains(&FULL) {
+        return Ok(Bench::Whole { parts: WHOLE.iter().map(|name| part(name, &flags)).collect() });
+    }
+    Ok(part(name, &flags))
+}
+
+/// A bench by its name, with those of the flags that it knows.
+fn part(name: &str, flags: &[&'static str]) -> Bench {
+    let known = BENCHES.iter().find(|(known, _)| *known == name).map_or(&[][..], |(_, known)| *known);
+    let flags: Vec<&'static str> = flags.iter().copied().filter(|flag| known.contains(flag)).collect();
+    match name {
         FIELD => Bench::Field { flags },
         "accuracy" => Bench::Accuracy { flags },
         "strangers" => Bench::Strangers { flags },
@@ -201,7 +251,24 @@ fn parse(arguments: &[String]) -> Result<Bench, Failure> {
         "rls" => Bench::Rls { flags },
         "redis" => Bench::Redis { flags },
         _ => Bench::Control { flags },
-    })
+    }
+}
+
+/// A machine that runs out of memory ends whom it likes, and perhaps not a bench.
+fn need_memory() -> Outcome {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default(); // Elsewhere it does not run anyway.
+    match available_gb(&text).filter(|gb| *gb < FULL_GB) {
+        Some(gb) => Err(Failure::Failed(format!(
+            "ten million keys of everybody need {FULL_GB} GB of memory, and {gb} are free: without {FULL} it is 100 000"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// The line `MemAvailable:   1234 kB`.
+fn available_gb(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1_024 / 1_000_000_000)
 }
 
 /// Builds and runs a bench that is a program of its own.
@@ -526,7 +593,7 @@ mod tests {
     fn each_bench_has_its_own_flags() {
         for (line, bench) in [
             ("", Bench::Field { flags: vec![] }),
-            ("--full --write", Bench::Field { flags: vec![FULL, WRITE] }),
+            ("field --full --write", Bench::Field { flags: vec![FULL, WRITE] }),
             ("accuracy --quick", Bench::Accuracy { flags: vec![QUICK] }),
             ("strangers --write", Bench::Strangers { flags: vec![WRITE] }),
             ("growth --full", Bench::Growth { flags: vec![FULL] }),
@@ -556,6 +623,24 @@ mod tests {
                 other => panic!("`{line}` ended with {other:?}"),
             }
         }
+    }
+
+    #[test]
+    fn the_whole_is_all_that_has_a_page_and_as_large_as_it_comes() {
+        let Ok(Bench::Whole { parts }) = parsed("--full --write") else { panic!("not the whole") };
+        let [field, growth, core] = &parts[..3] else { panic!("{parts:?}") };
+        assert_eq!(*field, Bench::Field { flags: vec![FULL, WRITE] });
+        assert_eq!(*growth, Bench::Growth { flags: vec![FULL, WRITE] });
+        assert_eq!(*core, Bench::Core { flags: vec![WRITE] }, "which is as large without a flag");
+        let has_page = |(name, flags): &&(&str, &[&str])| flags.contains(&WRITE) && WHOLE.contains(name);
+        let written = BENCHES.iter().filter(|(_, flags)| flags.contains(&WRITE)).count();
+        assert_eq!((BENCHES.iter().filter(has_page).count(), parts.len()), (written, written));
+    }
+
+    #[test]
+    fn free_memory_is_read_from_what_linux_writes() {
+        assert_eq!(available_gb("MemTotal: 99 kB\nMemAvailable:   19531250 kB\n"), Some(20));
+        assert_eq!(available_gb("MemTotal: 99 kB\n"), None);
     }
 
     #[test]

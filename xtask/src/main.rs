@@ -50,6 +50,7 @@ const VERBS: &[Verb] = &[
     Verb {
         name: "bench",
         arguments: "[--quick | --full | --smoke] [--write] | steps [--save] | \
+                    (field | growth) [--quick | --full | --smoke] [--write] | \
                     (accuracy | strangers | core | rls | redis | control) [--quick | --smoke] [--write]",
         about: "compare a node with others of its kind, count the instructions of each step, or time one thing alone",
         details: bench::details,

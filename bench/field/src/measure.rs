@@ -29,26 +29,37 @@ pub(crate) fn all(plan: &Plan) -> Result<Results, String> {
     let cores = Cores::find();
     let store = Store::start(cores)?;
     let machine = machine.with(&store)?.with_go();
-    let mut bench = Bench::start(plan, cores, store)?;
-    let closed = bench.closed();
-    let open = bench.open(&closed);
-    Ok(Results {
+    let mut results = Results {
         extent: plan.extent,
         machine,
         keys: plan.keys,
         rounds: plan.rounds,
-        peers: bench.rows,
-        missing: bench.missing,
-        broken: bench.broken,
-        closed,
-        open,
-    })
+        peers: Vec::new(),
+        missing: Vec::new(),
+        broken: Vec::new(),
+        closed: Vec::new(),
+        open: Vec::new(),
+    };
+    let mut turns_before = 0;
+    for families in plan.groups {
+        let mut bench = Bench::start(plan, families, turns_before, cores, &store)?;
+        turns_before += bench.round().len();
+        let closed = bench.closed();
+        results.open.extend(bench.open(&closed));
+        results.closed.extend(closed);
+        results.peers.extend(bench.rows);
+        results.missing.extend(bench.missing);
+        results.broken.extend(bench.broken);
+    }
+    Ok(results)
 }
 
 struct Bench<'a> {
     plan: &'a Plan,
+    /// How many turns of a round others had before.
+    turns_before: usize,
     cores: Option<Cores>,
-    store: Store,
+    store: &'a Store,
     subjects: Vec<Subject>,
     rows: Vec<PeerRow>,
     missing: Vec<Missing>,
@@ -68,11 +79,18 @@ enum Turn {
 }
 
 impl<'a> Bench<'a> {
-    fn start(plan: &'a Plan, cores: Option<Cores>, store: Store) -> Result<Self, String> {
+    fn start(
+        plan: &'a Plan,
+        families: &[Family],
+        turns_before: usize,
+        cores: Option<Cores>,
+        store: &'a Store,
+    ) -> Result<Self, String> {
         let install = if plan.extent == Extent::Smoke { Install::No } else { Install::Yes };
         let (none, subjects) = (std::path::PathBuf::new(), Vec::new());
         let mut bench = Self {
             plan,
+            turns_before,
             cores,
             store,
             subjects,
@@ -82,9 +100,9 @@ impl<'a> Bench<'a> {
             requests: Vec::new(),
             recorded: Vec::new(),
         };
-        for &peer in peers::ALL {
+        for &peer in peers::ALL.iter().filter(|peer| families.contains(&peer.family())) {
             eprintln!("{}: started, and asked for too much", peer.title());
-            let site = Site { program: &none, cores, store: &bench.store, keys: plan.keys };
+            let site = Site { program: &none, cores, store, keys: plan.keys };
             let started = Subject::start(peer, plan, install, &site)
                 .and_then(|(subject, row)| bench.filled(&subject, row).map(|row| (subject, row)));
             match started {
@@ -109,7 +127,7 @@ impl<'a> Bench<'a> {
             self.requests.push((subject.peer, timed_requests(subject.peer, self.plan.keys)));
         }
         let load = Press::Full.load(subject.peer.speech());
-        fill(subject, &self.store, self.requests_of(subject.peer)?, load)?;
+        fill(subject, self.store, self.requests_of(subject.peer)?, load)?;
         row.rss_bytes = subject.process.rss_bytes()?;
         Ok(row)
     }
@@ -127,7 +145,7 @@ impl<'a> Bench<'a> {
         eprintln!("what Tidegate asks Redis is written down");
         let relay = Relay::start(self.store.server().address())?;
         let program = std::path::PathBuf::new();
-        let site = Site { program: &program, cores: self.cores, store: &self.store, keys: self.plan.keys };
+        let site = Site { program: &program, cores: self.cores, store: self.store, keys: self.plan.keys };
         let url = format!("redis://{}", relay.address);
         let node = peers::ours::start_on("the node that is written down", &site, &url)?;
         let requests = self.requests_of(ours.peer)?;
@@ -183,7 +201,7 @@ impl<'a> Bench<'a> {
                             (subject.peer.word(), self.asked(subject, round, ask))
                         }
                     };
-                    let place = Place { round, turn };
+                    let place = Place { round, turn: self.turns_before + turn };
                     match counts {
                         Ok(counts) => done.push(ClosedTurn { peer: peer.into(), press, place, counts }),
                         Err(error) => self.broke(error),
@@ -207,7 +225,7 @@ impl<'a> Bench<'a> {
                     let Some(rate) = rate(closed, word, pace) else { continue };
                     let load = Press::Full.load(subject.peer.speech());
                     let ask = |calls: &Calls<'_>| generator::open(calls, load, rate, self.plan.span);
-                    let place = Place { round, turn };
+                    let place = Place { round, turn: self.turns_before + turn };
                     match self.asked(subject, round, ask) {
                         Ok((counts, latency)) => {
                             done.push(OpenTurn { peer: word.into(), pace, rate, place, counts, latency });
@@ -227,13 +245,13 @@ impl<'a> Bench<'a> {
         ask: impl FnOnce(&Calls<'_>) -> Result<T, String>,
     ) -> Result<T, String> {
         let requests = self.requests_of(subject.peer)?;
-        subject.asked(&self.store, requests, round * requests.len() / self.plan.rounds, ask)
+        subject.asked(self.store, requests, round * requests.len() / self.plan.rounds, ask)
     }
 
     /// The plain client runs where the servers do, so that Redis has the same neighbour.
     fn plain(&self, round: usize) -> Result<Counts, String> {
         let first = round * self.recorded.len() / self.plan.rounds;
-        let run = || plain::run(&self.store, &self.recorded, first, self.plan.span);
+        let run = || plain::run(self.store, &self.recorded, first, self.plan.span);
         Cores::on(self.cores, Core::Server, run).map_err(|error| format!("the plain client: {error}"))
     }
 

@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 use tidegate_bench_common::plan::{FEW, Load, MANY, Span};
 use tidegate_bench_common::speech::Speech;
 
+use crate::peers::Family;
+
 /// How thorough a run is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -34,7 +36,12 @@ impl Extent {
 
     /// How to make such a run again.
     pub(crate) fn command(self) -> String {
-        ["cargo xtask bench", self.flag().unwrap_or_default(), "--write"].join(" ").replace("  ", " ")
+        match self.flag() {
+            // Without its name it would be the whole of all benches.
+            Some(flag) if self == Self::Full => format!("cargo xtask bench field {flag} --write"),
+            Some(flag) => format!("cargo xtask bench {flag} --write"),
+            None => "cargo xtask bench --write".into(),
+        }
     }
 
     /// What the page says of it.
@@ -94,6 +101,8 @@ pub(crate) struct Plan {
     pub(crate) extent: Extent,
     /// How many distinct keys are asked for.
     pub(crate) keys: u32,
+    /// Who serves at the same time, one such group after the other.
+    pub(crate) groups: &'static [&'static [Family]],
     /// How many times each peer has its turn.
     pub(crate) rounds: usize,
     /// How many times each is started, for the time that takes.
@@ -111,9 +120,14 @@ impl Plan {
             Extent::Usual => (100_000, 7, 3, 200, 1_000),
             Extent::Full => (10_000_000, 9, 5, 300, 2_000),
         };
+        // Ten million callers of everybody are more than most machines have memory for.
+        let groups: &[&[Family]] = match extent {
+            Extent::Full => &[&[Family::Memory], &[Family::Redis], &[Family::Http]],
+            _ => &[&Family::ALL],
+        };
         let span =
             Span { warm: Duration::from_millis(warm_ms), measured: Duration::from_millis(measured_ms) };
-        Self { extent, keys, rounds, starts, span }
+        Self { extent, keys, groups, rounds, starts, span }
     }
 }
 
@@ -133,6 +147,17 @@ mod tests {
     #[test]
     fn a_page_says_how_to_make_it_again() {
         assert_eq!(Extent::Usual.command(), "cargo xtask bench --write");
-        assert_eq!(Extent::Full.command(), "cargo xtask bench --full --write");
+        assert_eq!(Extent::Quick.command(), "cargo xtask bench --quick --write");
+        assert_eq!(Extent::Full.command(), "cargo xtask bench field --full --write");
+    }
+
+    #[test]
+    fn every_family_is_in_one_group() {
+        for extent in Extent::ALL {
+            let groups = Plan::of(extent).groups;
+            for family in Family::ALL {
+                assert_eq!(groups.concat().iter().filter(|known| **known == family).count(), 1, "{family:?}");
+            }
+        }
     }
 }

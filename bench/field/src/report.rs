@@ -7,7 +7,7 @@ use crate::figures::{closed_median, closed_ratio, open_median, p99};
 use crate::goals;
 use crate::measure::PLAIN;
 use crate::peers::{self, Family, Rule};
-use crate::plan::{Pace, Press};
+use crate::plan::{Pace, Plan, Press};
 use crate::results::{OpenTurn, Results};
 
 /// What was asked for when the project began, in microseconds. Printed beside what was measured, never asserted.
@@ -274,12 +274,16 @@ fn missing(results: &Results) -> String {
 }
 
 fn how(results: &Results) -> String {
+    let at_once = match Plan::of(results.extent).groups {
+        [_] => "All serve during the whole run",
+        _ => "All of a table serve at once, one table after the other,",
+    };
     let mut text = format!(
         "- Everybody has two limits for each caller: {} in a second, and {} in an hour, which nobody reaches while anything is timed.\n  \
          nginx can say whole requests per second only. throttlecrab-server is told the limit with each request.\n\
          - {} callers, one descriptor with one entry each, in an order that no cache can guess; the same for everybody, encoded before.\n\
          - Each server is a process of its own on one core, with one thread that works where it can be told so; the generator has the\n  \
-         other core, with Redis. All serve during the whole run and have their turns one after the other, every other round backwards.\n\
+         other core, with Redis. {at_once} and have their turns one after the other, every other round backwards.\n\
          - A turn with a single call that fails is left out, and named.\n\
          - Limitador's own server is in no registry: its library answers in a thin server of ours, tonic on a runtime of one thread, as\n  \
          the bare one that decides nothing.\n\

@@ -11,6 +11,7 @@ use tidegate_clock::Stopwatch;
 use super::plan::{Case, Growing, rounds};
 use super::results::{Results, Row};
 use crate::machine::Machine;
+use crate::peers::ours::room_for;
 use crate::plan::Extent;
 
 /// A node, and what it is asked.
@@ -51,7 +52,7 @@ impl Node {
             let rules = folder.join("rules.yaml");
             std::fs::write(&rules, case.rules()).map_err(|error| format!("{}: {error}", rules.display()))?;
             let mut command = node_command(folder, &rules)?;
-            command.args(["--counters-memory", case.memory()]);
+            command.args(room_for(case.callers()));
             if case.growing == Growing::TakesInRedis {
                 // It may wait long: a run with a single call that fails is no run.
                 command.args(["--store-url", &store.server().url(), "--store-timeout", "5s"]);

@@ -113,11 +113,6 @@ impl Case {
         }
         requests
     }
-
-    /// What its counters may use: at ten million more than the default.
-    pub(crate) fn memory(self) -> &'static str {
-        if self.callers() > 1_000_000 { "1GiB" } else { "256MiB" }
-    }
 }
 
 fn route(number: u32) -> String {

@@ -1,4 +1,5 @@
-//! The node: the program that users run, built for release, with one thread that decides and otherwise its default settings.
+//! The node: the program that users run, built for release, with one thread that decides and otherwise its default settings, but for the
+//! memory that ten million callers need.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -46,7 +47,7 @@ impl Peer for Memory {
     }
 
     fn start(&self, site: &Site<'_>) -> Result<Process, String> {
-        Process::start_node(Entrance::Rls, self.word(), site.cores, command)
+        start(Entrance::Rls, self.word(), site)
     }
 
     fn push(&self, requests: &mut Requests, rule: Rule, caller: &str) {
@@ -80,7 +81,7 @@ impl Peer for Http {
     }
 
     fn start(&self, site: &Site<'_>) -> Result<Process, String> {
-        Process::start_node(Entrance::Http, self.word(), site.cores, command)
+        start(Entrance::Http, self.word(), site)
     }
 
     fn push(&self, requests: &mut Requests, rule: Rule, caller: &str) {
@@ -149,6 +150,19 @@ impl Peer for Leased {
     fn push(&self, requests: &mut Requests, rule: Rule, caller: &str) {
         push_rls(requests, rule, caller);
     }
+}
+
+fn start(entrance: Entrance, name: &'static str, site: &Site<'_>) -> Result<Process, String> {
+    Process::start_node(entrance, name, site.cores, |folder| {
+        let mut command = command(folder)?;
+        command.args(room_for(site.keys));
+        Ok(command)
+    })
+}
+
+/// What is said of the memory of its counters where more callers come than the default has room for.
+pub(crate) fn room_for(callers: u32) -> &'static [&'static str] {
+    if callers > 1_000_000 { &["--counters-memory", "1GiB"] } else { &[] }
 }
 
 /// A node on the Redis at a URL. It may wait long for it: on a busy machine pauses of many milliseconds are usual, and a run with a single
