@@ -15,7 +15,7 @@ pub(crate) enum Scale {
     Smoke,
     /// Under a minute: a million keys.
     Quick,
-    /// What is published: ten million keys too.
+    /// What is published: from a hundred thousand keys to ten million.
     Full,
 }
 
@@ -79,6 +79,9 @@ const CASES: &[Case] = &[
 impl Scale {
     pub(crate) fn plan(self) -> Plan {
         let small = |keys| Stage { keys, subjects: Name::ALL.to_vec(), cases: CASES.to_vec() };
+        // For its memory above all: in time, a table of so few keys tells little that one of a million does not.
+        let is_plain = |case: &Case| case.threads == 1 && case.takes == 1;
+        let smallest = Stage { cases: CASES.iter().copied().filter(is_plain).collect(), ..small(100_000) };
         // Ten million full keys would be 3.6 GB: nobody's load, and a question of memory alone. Limitador needs more for each.
         let is_small = |name: &Name| !matches!(name, Name::DefaultFull | Name::Limitador);
         let subjects = Name::ALL.into_iter().filter(is_small).collect();
@@ -86,7 +89,7 @@ impl Scale {
         let (stages, rounds, takes) = match self {
             Self::Smoke => (vec![small(10_000)], 2, 3_000),
             Self::Quick => (vec![small(1_000_000)], 3, 300_000),
-            Self::Full => (vec![small(1_000_000), large], 7, 1_500_000),
+            Self::Full => (vec![smallest, small(1_000_000), large], 7, 1_500_000),
         };
         Plan { scale: self, stages, rounds, takes, flood: FloodPlan::of(self) }
     }
@@ -98,5 +101,24 @@ impl Scale {
             Self::Quick => "cargo xtask bench core --quick --write",
             Self::Full => "cargo xtask bench core --write",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_told_of_a_hundred_thousand_keys_to_ten_million_and_of_the_default_everywhere() {
+        let stages = Scale::Full.plan().stages;
+        assert_eq!(
+            stages.iter().map(|stage| stage.keys).collect::<Vec<_>>(),
+            [100_000, 1_000_000, 10_000_000]
+        );
+        let has = |stage: &Stage, name| stage.subjects.contains(&name);
+        for name in [Name::Slot, Name::DefaultIdle, Name::Governor, Name::Throttlecrab] {
+            assert!(stages.iter().all(|stage| has(stage, name)), "{name:?}");
+        }
+        assert!(has(&stages[0], Name::Limitador) && has(&stages[1], Name::Limitador));
     }
 }

@@ -171,24 +171,21 @@ fn limitador(results: &Results) -> String {
     let mut text = format!(
         "\n## Limitador\n\nThe library, {}, with its storage in memory and room for all keys: fixed windows, 100 per minute. A\n\
          limit finds whom it is about by an expression, as in its own server.\n\n\
-         | keys asked | live keys | Limitador | simple limits × | `sliding_window`, idle × | bytes per key |\n\
-         |---|--:|--:|--:|--:|--:|\n",
+         | keys asked | live keys | Limitador | simple limits × | `sliding_window`, idle × |\n\
+         |---|--:|--:|--:|--:|\n",
         results.machine.limitador
     );
     for SpeedRow { keys, workload, .. } in rows() {
         let of = |number: Option<f64>| number.map_or("-".into(), |number| format!("{number:.2}"));
         let times =
             |fast| of(times(results, fast, Name::Limitador, *keys, *workload).map(|spread| spread.median));
-        let bytes =
-            memory_of(results, Name::Limitador, *keys).map(|row| format!("{:.0}", row.bytes_per_key()));
         text += &format!(
-            "| {} | {} | [{}] | **{}** | {} | {} |\n",
+            "| {} | {} | [{}] | **{}** | {} |\n",
             workload.distribution.name(),
             spoken(*keys),
             of(rate(results, Name::Limitador, *keys, *workload)),
             times(Name::Slot),
             times(Name::DefaultIdle),
-            bytes.unwrap_or_else(|| "-".into()),
         );
     }
     text
@@ -199,25 +196,46 @@ const LIVE_MS: u64 = 30_000;
 
 fn memory(results: &Results) -> String {
     let mut text = String::from(
-        "Resident memory of the whole process with all keys live, less what it was before there was a table. Nobody else keeps\n\
-         the keys.\n\n\
-         | | keys | bytes per key | allowed | evicted live |\n|---|--:|--:|--:|--:|\n",
+        "Resident memory of the whole process with all keys live, the bench's own lists among it; by the key, less what it was\n\
+         before there was a table. Nobody else keeps the keys.\n\n\
+         | | keys | resident | bytes per key | allowed | evicted live |\n|---|--:|--:|--:|--:|--:|\n",
     );
-    for row in results.memory.iter().filter(|row| !matches!(row.subject, Name::Nothing | Name::Limitador)) {
+    for row in results.memory.iter().filter(|row| row.subject != Name::Nothing) {
         let allowed = row.bytes_max.map(|bytes| format!("{:.1}", bytes as f64 / f64::from(row.keys)));
         let mut evicted = if row.subject.is_ours() { percent(row.evicted_share()) } else { "never".into() };
         if row.subject == Name::Slot && row.fill_ms >= LIVE_MS {
             evicted += ", but filled so slowly that the first keys were not live any more";
         }
         text += &format!(
-            "| {} | {} | **{:.1}** | {} | {evicted} |\n",
+            "| {} | {} | {:.0} MB | **{:.1}** | {} | {evicted} |\n",
             row.subject.title(),
             spoken(row.keys),
+            row.bytes_after as f64 / 1e6,
             row.bytes_per_key(),
             allowed.unwrap_or_else(|| "no bound".into())
         );
     }
+    text += &too_large(results);
     text
+}
+
+/// Those who were measured with fewer keys only, and what they would need.
+fn too_large(results: &Results) -> String {
+    let Some(&large) = sizes(results).last() else { return String::new() };
+    let left_out = |subject: &Name| {
+        let most = results.memory.iter().filter(|row| row.subject == *subject).max_by_key(|row| row.keys)?;
+        let gb = most.bytes_per_key() * f64::from(large) / 1e9;
+        (most.keys < large).then(|| format!("{} ({gb:.1} GB)", subject.title()))
+    };
+    let left_out: Vec<String> = Name::ALL.iter().filter_map(left_out).collect();
+    if left_out.is_empty() {
+        return String::new();
+    }
+    format!(
+        "\nNot measured with {} keys, for what it would need by the figure above: {}.\n",
+        spoken(large),
+        left_out.join(", ")
+    )
 }
 
 fn flood(results: &Results) -> String {
@@ -273,8 +291,9 @@ impl Goal {
 fn goals(results: &Results) -> String {
     let mut text = String::from("| goal | measured | |\n|---|--:|---|\n");
     let sizes = sizes(results);
-    let (Some(&small), Some(&large)) = (sizes.first(), sizes.last()) else { return text };
-    let all = [speed_goals(results, small, large), memory_goals(results, small, large), flood_goals(results)];
+    let has_full = |keys: &&u32| memory_of(results, Name::DefaultFull, **keys).is_some();
+    let (Some(&full), Some(&large)) = (sizes.iter().rev().find(has_full), sizes.last()) else { return text };
+    let all = [speed_goals(results, full, large), memory_goals(results, full, large), flood_goals(results)];
     for goal in all.into_iter().flatten() {
         let (measured, word) = match goal.measured {
             Some((measured, true)) => (measured, "met"),
@@ -299,7 +318,8 @@ fn named(workload: Workload) -> String {
     format!("{}, batch {}", workload.distribution.name(), workload.batch)
 }
 
-fn speed_goals(results: &Results, small: u32, large: u32) -> Vec<Goal> {
+/// With so many full keys, and so many of all others: the most that there were of each.
+fn speed_goals(results: &Results, full: u32, large: u32) -> Vec<Goal> {
     let mut goals = Vec::new();
     for peer in [Name::Governor, Name::Throttlecrab] {
         for workload in variants() {
@@ -307,7 +327,7 @@ fn speed_goals(results: &Results, small: u32, large: u32) -> Vec<Goal> {
             goals.push(Goal::at_least(wish, 5.0, times(results, Name::Slot, peer, large, workload)));
         }
     }
-    for (subject, keys) in [(Name::DefaultIdle, large), (Name::DefaultFull, small)] {
+    for (subject, keys) in [(Name::DefaultIdle, large), (Name::DefaultFull, full)] {
         for workload in variants() {
             let wish = format!("{}, {} keys, {}: × simple", short(subject), spoken(keys), named(workload));
             goals.push(Goal::at_least(wish, 0.3, times(results, subject, Name::Slot, keys, workload)));
@@ -329,10 +349,10 @@ fn speed_goals(results: &Results, small: u32, large: u32) -> Vec<Goal> {
     goals
 }
 
-fn memory_goals(results: &Results, small: u32, large: u32) -> Vec<Goal> {
+fn memory_goals(results: &Results, full: u32, large: u32) -> Vec<Goal> {
     let mut goals = Vec::new();
     for (subject, keys, bytes_max) in
-        [(Name::Slot, large, 32.0), (Name::DefaultIdle, large, 64.0), (Name::DefaultFull, small, 360.0)]
+        [(Name::Slot, large, 32.0), (Name::DefaultIdle, large, 64.0), (Name::DefaultFull, full, 360.0)]
     {
         let found = memory_of(results, subject, keys);
         let what = format!("{}, {} keys", short(subject), spoken(keys));
@@ -446,6 +466,37 @@ mod tests {
         assert!(line("governor").ends_with("≥ 5 | 5.00 (5.00–5.00) | met |"), "{text}");
         assert!(line("throttlecrab").ends_with("≥ 5 | 4.90 (4.90–4.90) | **missed** |"), "{text}");
         assert!(text.contains("not measured"), "{text}");
+    }
+
+    #[test]
+    fn memory_is_told_of_everybody_and_of_who_was_left_out_at_the_largest_size() {
+        let mut results = published();
+        let row = |subject, keys, bytes_after| MemoryRow {
+            subject,
+            keys,
+            bytes_before: 1_000_000,
+            bytes_after,
+            bytes_max: None,
+            evicted_live: 0,
+            fill_ms: 1,
+        };
+        results.memory = vec![
+            row(Name::DefaultFull, 100_000, 36_000_000),
+            row(Name::Limitador, 100_000, 71_000_000),
+            row(Name::DefaultFull, 1_000_000, 351_000_000),
+            row(Name::Slot, 10_000_000, 281_000_000),
+        ];
+        let text = memory(&results);
+        for part in [
+            "| Limitador | 100 k | 71 MB | **700.0** | no bound | never |\n",
+            "| Tidegate, simple limits | 10 M | 281 MB | **28.0** | no bound | 0.0000 % |\n",
+            "Not measured with 10 M keys, for what it would need by the figure above: \
+             Tidegate, `sliding_window`, full keys (3.5 GB), Limitador (7.0 GB).\n",
+        ] {
+            assert!(text.contains(part), "{part}\n\n{text}");
+        }
+        let goals = goals(&results);
+        assert!(goals.contains("full keys, 1 M keys: bytes per key ≤ 360 | 350.0 | met |"), "{goals}");
     }
 
     #[test]
