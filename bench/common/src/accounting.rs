@@ -10,6 +10,7 @@ use tidegate_clock::Stopwatch;
 use crate::process::Entrance;
 use crate::results::Counts;
 use crate::tally::Tally;
+use crate::witness::{self, Seen};
 
 /// How long an answer may take; a busy machine is slow.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
@@ -38,7 +39,7 @@ impl Account {
     }
 
     /// Ends well if the node counted the very calls that we did; tells both sums otherwise.
-    pub fn close(self, ours: &Tally) -> Result<Tally, String> {
+    pub fn close(self, ours: &Tally) -> Result<Tally, Trouble> {
         let watch = Stopwatch::start();
         loop {
             let told = self.told()?;
@@ -46,28 +47,74 @@ impl Account {
                 return Ok(told);
             }
             if watch.elapsed() > SETTLE_MAX {
-                return Err(format!("the generator counted {ours}; the node's metrics say {told}"));
+                return Err(Trouble::Sums(format!(
+                    "the generator counted {ours}; the node's metrics say {told}"
+                )));
             }
             std::thread::park_timeout(Duration::from_millis(20)); // Nobody unparks us; were it so, we would only look earlier.
         }
     }
 }
 
+/// Why calls of somebody are of no use.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Trouble {
+    /// They went wrong. Others may go well.
+    Work(String),
+    /// The generator and the node do not agree on them. One of the two cannot be believed, so no run can be.
+    Sums(String),
+}
+
+impl Trouble {
+    /// The same of somebody.
+    pub fn of(self, name: &str) -> Self {
+        match self {
+            Self::Work(reason) => Self::Work(format!("{name}: {reason}")),
+            Self::Sums(reason) => Self::Sums(format!("{name}: {reason}")),
+        }
+    }
+}
+
+impl std::fmt::Display for Trouble {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (Self::Work(reason) | Self::Sums(reason)) = self;
+        out.write_str(reason)
+    }
+}
+
+impl From<String> for Trouble {
+    fn from(reason: String) -> Self {
+        Self::Work(reason)
+    }
+}
+
+impl From<Trouble> for String {
+    fn from(trouble: Trouble) -> Self {
+        trouble.to_string()
+    }
+}
+
 /// What was done, and what became of all its calls.
 pub trait Made {
     /// From the first call to the last.
-    fn tally(&self) -> &Tally;
+    fn tally(&self) -> Tally;
 }
 
 impl Made for Counts {
-    fn tally(&self) -> &Tally {
-        &self.all
+    fn tally(&self) -> Tally {
+        self.all
     }
 }
 
 impl<T> Made for (Counts, T) {
-    fn tally(&self) -> &Tally {
-        &self.0.all
+    fn tally(&self) -> Tally {
+        self.0.all
+    }
+}
+
+impl Made for Vec<Seen> {
+    fn tally(&self) -> Tally {
+        witness::tally(self)
     }
 }
 
@@ -75,11 +122,11 @@ impl<T> Made for (Counts, T) {
 pub fn accounted<T: Made>(
     node: Option<(SocketAddr, Entrance)>,
     work: impl FnOnce() -> Result<T, String>,
-) -> Result<T, String> {
+) -> Result<T, Trouble> {
     let account = node.map(|(metrics, entrance)| Account::open(metrics, entrance)).transpose()?;
     let done = work()?;
     if let Some(account) = account {
-        account.close(done.tally())?;
+        account.close(&done.tally())?;
     }
     Ok(done)
 }
@@ -188,6 +235,9 @@ ratelimit_store_failures_total{policy=\"error\"} 2
         let node = (node(vec![page(10), page(14)]), Entrance::Rls);
         assert_eq!(accounted(Some(node), work).expect_err("the same"), message);
         assert!(accounted(None, work).is_ok(), "nobody to ask");
+        let Trouble::Sums(message) = message else { panic!("{message}") };
         assert!(message.contains("counted 5 allowed") && message.contains("say 4 allowed"), "{message}");
+        let broken = accounted(None, || Err::<Counts, _>("it broke".into()));
+        assert_eq!(broken, Err(Trouble::Work("it broke".into())), "others may go well");
     }
 }

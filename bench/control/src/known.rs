@@ -3,9 +3,11 @@
 use std::path::Path;
 use std::time::Duration;
 
+use tidegate_bench_common::accounting::{Made, accounted};
 use tidegate_bench_common::generator::{self, Calls, Used};
 use tidegate_bench_common::pin::Cores;
 use tidegate_bench_common::plan::{FEW, Span, turns};
+use tidegate_bench_common::process::Entrance;
 use tidegate_bench_common::requests::{Requests, shuffled};
 use tidegate_control::{ControlStore, Options, Override, Quota, Unit, Who};
 
@@ -62,14 +64,16 @@ pub(crate) fn measure(plan: &Plan, cores: Option<Cores>) -> Result<(Vec<Weight>,
     Ok((weights, rows))
 }
 
-fn asked<T>(
+/// The node has to have counted the same calls.
+fn asked<T: Made>(
     node: &Node,
     requests: &Requests,
     first: usize,
     ask: impl FnOnce(&Calls<'_>) -> Result<T, String>,
 ) -> Result<T, String> {
     let used = || Ok(Used { server_cpu_ns: node.process.cpu_ns()?, ..Used::default() });
-    ask(&Calls { address: node.process.address, requests, first, used: &used })
+    let calls = Calls { address: node.process.address, requests, first, used: &used };
+    Ok(accounted(Some((node.http, Entrance::Rls)), || ask(&calls))?)
 }
 
 fn name(caller: u32) -> String {

@@ -1,6 +1,6 @@
 //! Everybody in turn, and ours before and after each of them.
 
-use tidegate_bench_common::accounting::Made;
+use tidegate_bench_common::accounting::{Made, Trouble};
 use tidegate_bench_common::figures::median;
 use tidegate_bench_common::generator::{self, Calls, Used};
 use tidegate_bench_common::pin::{Cores, Place as Core};
@@ -44,8 +44,8 @@ pub(crate) fn all(plan: &Plan) -> Result<Results, String> {
     for families in plan.groups {
         let mut bench = Bench::start(plan, families, turns_before, cores, &store)?;
         turns_before += bench.round().len();
-        let closed = bench.closed();
-        results.open.extend(bench.open(&closed));
+        let closed = bench.closed()?;
+        results.open.extend(bench.open(&closed)?);
         results.closed.extend(closed);
         results.peers.extend(bench.rows);
         results.missing.extend(bench.missing);
@@ -111,8 +111,9 @@ impl<'a> Bench<'a> {
                     bench.rows.push(row);
                 }
                 // Without ours there is nothing to compare with.
-                Err(reason) if peer.word() == Family::Memory.ours() => return Err(reason),
-                Err(reason) => {
+                Err(trouble) if peer.word() == Family::Memory.ours() => return Err(trouble.into()),
+                Err(Trouble::Sums(reason)) => return Err(reason),
+                Err(Trouble::Work(reason)) => {
                     eprintln!("{} is left out: {reason}", peer.title());
                     bench.missing.push(Missing { peer: peer.word().into(), reason });
                 }
@@ -122,7 +123,7 @@ impl<'a> Bench<'a> {
         Ok(bench)
     }
 
-    fn filled(&mut self, subject: &Subject, mut row: PeerRow) -> Result<PeerRow, String> {
+    fn filled(&mut self, subject: &Subject, mut row: PeerRow) -> Result<PeerRow, Trouble> {
         if !self.requests.iter().any(|(first, _)| shares_requests(*first, subject.peer)) {
             self.requests.push((subject.peer, timed_requests(subject.peer, self.plan.keys)));
         }
@@ -184,7 +185,7 @@ impl<'a> Bench<'a> {
         round
     }
 
-    fn closed(&mut self) -> Vec<ClosedTurn> {
+    fn closed(&mut self) -> Result<Vec<ClosedTurn>, String> {
         let (order, mut done) = (self.round(), Vec::new());
         for round in 0..self.plan.rounds {
             for press in Press::ALL {
@@ -204,15 +205,15 @@ impl<'a> Bench<'a> {
                     let place = Place { round, turn: self.turns_before + turn };
                     match counts {
                         Ok(counts) => done.push(ClosedTurn { peer: peer.into(), press, place, counts }),
-                        Err(error) => self.broke(error),
+                        Err(trouble) => self.broke(trouble)?,
                     }
                 }
             }
         }
-        done
+        Ok(done)
     }
 
-    fn open(&mut self, closed: &[ClosedTurn]) -> Vec<OpenTurn> {
+    fn open(&mut self, closed: &[ClosedTurn]) -> Result<Vec<OpenTurn>, String> {
         let order = self.round();
         let mut done = Vec::new();
         for round in 0..self.plan.rounds {
@@ -230,12 +231,12 @@ impl<'a> Bench<'a> {
                         Ok((counts, latency)) => {
                             done.push(OpenTurn { peer: word.into(), pace, rate, place, counts, latency });
                         }
-                        Err(error) => self.broke(error),
+                        Err(trouble) => self.broke(trouble)?,
                     }
                 }
             }
         }
-        done
+        Ok(done)
     }
 
     fn asked<T: Made>(
@@ -243,21 +244,29 @@ impl<'a> Bench<'a> {
         subject: &Subject,
         round: usize,
         ask: impl FnOnce(&Calls<'_>) -> Result<T, String>,
-    ) -> Result<T, String> {
+    ) -> Result<T, Trouble> {
         let requests = self.requests_of(subject.peer)?;
         subject.asked(self.store, requests, round * requests.len() / self.plan.rounds, ask)
     }
 
     /// The plain client runs where the servers do, so that Redis has the same neighbour.
-    fn plain(&self, round: usize) -> Result<Counts, String> {
+    fn plain(&self, round: usize) -> Result<Counts, Trouble> {
         let first = round * self.recorded.len() / self.plan.rounds;
         let run = || plain::run(self.store, &self.recorded, first, self.plan.span);
-        Cores::on(self.cores, Core::Server, run).map_err(|error| format!("the plain client: {error}"))
+        Cores::on(self.cores, Core::Server, run)
+            .map_err(|error| Trouble::Work(format!("the plain client: {error}")))
     }
 
-    fn broke(&mut self, error: String) {
-        eprintln!("a turn is left out: {error}");
-        self.broken.push(error);
+    /// A turn that went wrong is left out; where the sums differ there is no run.
+    fn broke(&mut self, trouble: Trouble) -> Result<(), String> {
+        match trouble {
+            Trouble::Sums(reason) => Err(reason),
+            Trouble::Work(reason) => {
+                eprintln!("a turn is left out: {reason}");
+                self.broken.push(reason);
+                Ok(())
+            }
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Somebody who was found, started and seen refusing, and who can be called now.
 
-use tidegate_bench_common::accounting::{Made, accounted};
+use tidegate_bench_common::accounting::{Made, Trouble, accounted};
 use tidegate_bench_common::generator::{self, Calls, Used};
 use tidegate_bench_common::plan::{Load, Span};
 use tidegate_bench_common::process::Process;
@@ -36,7 +36,7 @@ impl Subject {
         plan: &Plan,
         install: Install,
         site: &Site<'_>,
-    ) -> Result<(Self, PeerRow), String> {
+    ) -> Result<(Self, PeerRow), Trouble> {
         let found = peer.find(install)?;
         let site = Site { program: &found.program, ..*site };
         let mut start_ns = Vec::new();
@@ -71,7 +71,7 @@ impl Subject {
         requests: &Requests,
         first: usize,
         ask: impl FnOnce(&Calls<'_>) -> Result<T, String>,
-    ) -> Result<T, String> {
+    ) -> Result<T, Trouble> {
         let used = || {
             let mut used = Used { server_cpu_ns: self.process.cpu_ns()?, ..Used::default() };
             if self.peer.family() == Family::Redis {
@@ -80,17 +80,16 @@ impl Subject {
             Ok(used)
         };
         let calls = Calls { address: self.process.address, requests, first, used: &used };
-        accounted(self.process.metrics, || ask(&calls))
-            .map_err(|error| format!("{}: {error}", self.peer.title()))
+        accounted(self.process.metrics, || ask(&calls)).map_err(|trouble| trouble.of(self.peer.title()))
     }
 
-    fn first_answer(&self, store: &Store) -> Result<(), String> {
+    fn first_answer(&self, store: &Store) -> Result<(), Trouble> {
         let requests = callers(self.peer, Rule::Wide, ["first".into()]);
         self.asked(store, &requests, 0, |calls| generator::closed(calls, ONE, Span::NONE, Some(1))).map(drop)
     }
 
     /// One caller asks for more than its limit until it is refused.
-    fn seen(&self, store: &Store) -> Result<Option<Seen>, String> {
+    fn seen(&self, store: &Store) -> Result<Option<Seen>, Trouble> {
         let (amount, mut last) = (u64::from(Rule::Tight.amount()), None);
         let load = match self.peer.speech().path() {
             Some(_) => Load { connections: 1, streams: SEEN_IN_FLIGHT },
@@ -108,14 +107,18 @@ impl Subject {
             };
             if !self.peer.refuses() {
                 let is_fixed = counts.refused == 0;
-                return if is_fixed { Ok(None) } else { Err("it refuses, and should not".into()) };
+                return if is_fixed {
+                    Ok(None)
+                } else {
+                    Err("it refuses, and should not".to_string().into())
+                };
             }
             if refuses_at(amount, seen) {
                 return Ok(Some(seen));
             }
             last = Some(seen);
         }
-        Err(format!("it was not seen refusing at its limit of {amount} in a second, but {last:?}"))
+        Err(format!("it was not seen refusing at its limit of {amount} in a second, but {last:?}").into())
     }
 }
 
@@ -150,7 +153,7 @@ pub(crate) fn fill(
     store: &Store,
     requests: &Requests,
     load: Load,
-) -> Result<Counts, String> {
+) -> Result<Counts, Trouble> {
     let calls_max = Some(requests.len() as u64);
     subject.asked(store, requests, 0, |calls| generator::closed(calls, load, Span::NONE, calls_max))
 }

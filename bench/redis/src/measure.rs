@@ -1,5 +1,6 @@
 //! The subjects take turns: every case on every subject once in each round, every other round backwards.
 
+use tidegate_bench_common::accounting::{Made, accounted};
 use tidegate_bench_common::figures::median;
 use tidegate_bench_common::generator::{self, Calls, Used};
 use tidegate_bench_common::machine;
@@ -190,7 +191,8 @@ impl<'a> Bench<'a> {
             .map_err(|error| format!("{}: {error}", Subject::Plain.word()))
     }
 
-    fn asked<T>(
+    /// A turn of one subject. Where it is a node, it has to have counted the same calls.
+    fn asked<T: Made>(
         &self,
         subject: Subject,
         case: Case,
@@ -211,7 +213,8 @@ impl<'a> Bench<'a> {
         };
         let first = round * requests.len() / self.plan.rounds;
         let calls = Calls { address: server.address, requests, first, used: &used };
-        ask(&calls).map_err(|error| format!("{}, `{}`: {error}", subject.word(), case.domain()))
+        accounted(server.metrics, || ask(&calls))
+            .map_err(|trouble| format!("{}, `{}`: {trouble}", subject.word(), case.domain()))
     }
 }
 

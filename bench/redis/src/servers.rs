@@ -1,7 +1,7 @@
 //! Those who are called, each in a process of its own.
 
 use tidegate_bench_common::pin::Cores;
-use tidegate_bench_common::process::{Process, child_command, node_command};
+use tidegate_bench_common::process::{Entrance, Process, child_command, node_command};
 use tidegate_bench_common::reference;
 use tidegate_testbed::find_reference_server;
 
@@ -16,7 +16,7 @@ pub(crate) const REFERENCE_BUILD: &str = "go install github.com/envoyproxy/ratel
 /// A node on the store at a URL, or in memory without one. It may wait long for the store: on a busy machine pauses of many milliseconds
 /// are usual, and a run with a single call that fails is no run.
 pub(crate) fn node(subject: Subject, cores: Option<Cores>, store: Option<&str>) -> Result<Process, String> {
-    Process::start(subject.word(), cores, |folder| {
+    Process::start_node(Entrance::Rls, subject.word(), cores, |folder| {
         let rules = folder.join("rules");
         rules::write(&rules)?;
         let mut command = node_command(folder, &rules)?;

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tidegate_bench_common::accounting::{Trouble, accounted};
 use tidegate_bench_common::generator::{Calls, Used};
 use tidegate_bench_common::machine;
 use tidegate_bench_common::pin::Cores;
@@ -55,7 +56,8 @@ pub(crate) fn all(extent: Extent) -> Result<Results, String> {
         eprintln!("{}", peer.title());
         match one(*peer, extent, &plan, cores, &store) {
             Ok(row) => rows.push(row),
-            Err(reason) => missing.push(Missing { title: peer.title().into(), reason }),
+            Err(Trouble::Sums(reason)) => return Err(format!("{}: {reason}", peer.title())),
+            Err(Trouble::Work(reason)) => missing.push(Missing { title: peer.title().into(), reason }),
         }
     }
     if !rows.iter().any(|row| row.is_ours) {
@@ -72,7 +74,7 @@ fn one(
     plan: &Plan,
     cores: Option<Cores>,
     store: &Store,
-) -> Result<Row, String> {
+) -> Result<Row, Trouble> {
     store.flush()?;
     let site = Site { program: &PathBuf::new(), cores, store, keys: 1_000 };
     let once = plan::Plan { starts: 1, ..plan::Plan::of(extent) };
@@ -112,7 +114,7 @@ struct Asker<'a> {
 
 impl Asker<'_> {
     /// A few keys without a pause.
-    fn steady(&self, lasts: Duration) -> Result<Vec<Admitted>, String> {
+    fn steady(&self, lasts: Duration) -> Result<Vec<Admitted>, Trouble> {
         let mut requests = self.requests();
         for key in 0..KEYS {
             self.peer.push(&mut requests, Rule::Tight, &format!("steady-{key}"));
@@ -124,7 +126,7 @@ impl Asker<'_> {
 
     /// One call at the beginning of a second, for those whose windows begin with the first call as for those who go by the clock; then
     /// nothing until shortly before its end.
-    fn edge(&self, number: usize) -> Result<Admitted, String> {
+    fn edge(&self, number: usize) -> Result<Admitted, Trouble> {
         let mut requests = self.requests();
         self.peer.push(&mut requests, Rule::Tight, &format!("edge-{number}"));
         let clock = Clock::real();
@@ -146,23 +148,32 @@ impl Asker<'_> {
         if self.peer.speech().path().is_some() { FEW } else { MANY }
     }
 
-    fn ask(&self, requests: &Requests, watch: &Stopwatch, until: Duration) -> Result<Vec<Seen>, String> {
-        let used = || Ok(Used::default());
-        let calls = Calls { address: self.process.address, requests, first: 0, used: &used };
-        let seen = witness::watch(&calls, self.load(), watch, Until::time(until))?;
+    fn ask(&self, requests: &Requests, watch: &Stopwatch, until: Duration) -> Result<Vec<Seen>, Trouble> {
+        let seen = self.watched(requests, self.load(), watch, Until::time(until))?;
         let tally = witness::tally(&seen);
         // A busy machine may be too slow for somebody's deadline; who fails more often than that is not counting.
         if tally.failed * 100 > tally.calls() || tally.degraded > 0 {
-            return Err(format!("{tally}: nothing to compare"));
+            return Err(Trouble::Work(format!("{tally}: nothing to compare")));
         }
         Ok(seen)
     }
 
-    fn call_once(&self, requests: &Requests, watch: &Stopwatch) -> Result<Vec<Seen>, String> {
+    fn call_once(&self, requests: &Requests, watch: &Stopwatch) -> Result<Vec<Seen>, Trouble> {
+        let load = Load { connections: 1, streams: 1 };
+        self.watched(requests, load, watch, Until { time: watch.elapsed() + WINDOW / 2, calls: 1 })
+    }
+
+    /// Where it is a node, it has to have counted the same calls.
+    fn watched(
+        &self,
+        requests: &Requests,
+        load: Load,
+        watch: &Stopwatch,
+        until: Until,
+    ) -> Result<Vec<Seen>, Trouble> {
         let used = || Ok(Used::default());
         let calls = Calls { address: self.process.address, requests, first: 0, used: &used };
-        let load = Load { connections: 1, streams: 1 };
-        witness::watch(&calls, load, watch, Until { time: watch.elapsed() + WINDOW / 2, calls: 1 })
+        accounted(self.process.metrics, || witness::watch(&calls, load, watch, until))
     }
 }
 

@@ -1,9 +1,10 @@
 //! The nodes take turns, every other round backwards.
 
+use tidegate_bench_common::accounting::{Made, accounted};
 use tidegate_bench_common::generator::{self, Calls, Used};
 use tidegate_bench_common::pin::Cores;
 use tidegate_bench_common::plan::{FEW, Span, turns};
-use tidegate_bench_common::process::{Process, node_command};
+use tidegate_bench_common::process::{Entrance, Process, node_command};
 use tidegate_bench_common::requests::Requests;
 use tidegate_bench_common::store::Store;
 use tidegate_clock::Stopwatch;
@@ -48,7 +49,7 @@ impl Node {
     /// Starts it, and has every caller ask once, so that its counter is there.
     fn start(case: Case, cores: Option<Cores>, store: &Store) -> Result<Self, String> {
         let watch = Stopwatch::start();
-        let process = Process::start("tidegate", cores, |folder| {
+        let process = Process::start_node(Entrance::Rls, "tidegate", cores, |folder| {
             let rules = folder.join("rules.yaml");
             std::fs::write(&rules, case.rules()).map_err(|error| format!("{}: {error}", rules.display()))?;
             let mut command = node_command(folder, &rules)?;
@@ -71,7 +72,8 @@ impl Node {
         Ok(node)
     }
 
-    fn asked<T>(
+    /// It has to have counted the same calls.
+    fn asked<T: Made>(
         &self,
         store: &Store,
         first: usize,
@@ -86,6 +88,7 @@ impl Node {
             Ok(used)
         };
         let calls = Calls { address: self.process.address, requests: &self.requests, first, used: &used };
-        ask(&calls).map_err(|error| format!("{:?}: {error}", self.row.case))
+        accounted(self.process.metrics, || ask(&calls))
+            .map_err(|trouble| format!("{:?}: {trouble}", self.row.case))
     }
 }
