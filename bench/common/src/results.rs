@@ -81,7 +81,7 @@ pub struct OpenRound {
 }
 
 /// How long calls took, from when they were due.
-#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Latency {
     /// Half of them took no longer.
     pub p50_ns: u64,
@@ -89,6 +89,9 @@ pub struct Latency {
     pub p99_ns: u64,
     /// 999 of 1000.
     pub p999_ns: u64,
+    /// All of them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub most_ns: u64,
     /// How late the generator was itself with the hundredth that it was latest with.
     pub late_p99_ns: u64,
 }
@@ -102,6 +105,7 @@ impl Latency {
             p50_ns: quantile(took_ns, 500),
             p99_ns: quantile(took_ns, 990),
             p999_ns: quantile(took_ns, 999),
+            most_ns: quantile(took_ns, 1_000),
             late_p99_ns: quantile(late_ns, 990),
         }
     }
@@ -134,7 +138,7 @@ mod tests {
         let mut took: Vec<u64> = (1..=1_000).rev().collect();
         let latency = Latency::of(&mut took, &mut [7]);
         assert_eq!((latency.p50_ns, latency.p99_ns, latency.p999_ns), (500, 990, 999));
-        assert_eq!(latency.late_p99_ns, 7);
+        assert_eq!((latency.most_ns, latency.late_p99_ns), (1_000, 7));
         assert_eq!(Latency::of(&mut [], &mut []).p99_ns, 0);
     }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
+use tidegate_bench_common::results::Latency;
 use tidegate_clock::Stopwatch;
 
 use crate::keys::{Distribution, Lists};
@@ -24,11 +25,11 @@ pub(crate) struct Child {
 
 /// What a child is asked.
 #[derive(Serialize, Deserialize)]
-struct Question {
-    workload: Workload,
-    takes: usize,
-    /// Where in the list of keys to start.
-    start: usize,
+enum Question {
+    /// To time so many takes together; where in the list of keys to start.
+    Together { workload: Workload, takes: usize, start: usize },
+    /// To time so many takes one by one.
+    Singly { takes: usize },
 }
 
 /// What it says.
@@ -59,11 +60,20 @@ impl Child {
 
     /// Times a workload.
     pub(crate) fn time(&mut self, workload: Workload, takes: usize, start: usize) -> Result<Timing, String> {
-        let questions = self.questions.as_mut().ok_or("a child without an input")?;
-        write(questions, &Question { workload, takes, start })?;
-        let answer: Answer = read(&mut self.answers, self.subject)?;
+        let answer: Answer = self.ask(&Question::Together { workload, takes, start })?;
         self.memory.bytes_after = self.memory.bytes_after.min(answer.bytes);
         Ok(answer.timing)
+    }
+
+    /// How long so many takes take, each by itself.
+    pub(crate) fn latency(&mut self, takes: usize) -> Result<Latency, String> {
+        self.ask(&Question::Singly { takes })
+    }
+
+    fn ask<T: for<'a> Deserialize<'a>>(&mut self, question: &Question) -> Result<T, String> {
+        let questions = self.questions.as_mut().ok_or("a child without an input")?;
+        write(questions, question)?;
+        read(&mut self.answers, self.subject)
     }
 }
 
@@ -84,12 +94,15 @@ pub(crate) fn serve(name: Name, keys: u32, draws: usize) -> Result<(), String> {
     write(&mut out, &memory)?;
     for line in std::io::stdin().lock().lines() {
         let line = line.map_err(|error| format!("the parent cannot be heard: {error}"))?;
-        let Question { workload, takes, start } =
-            serde_json::from_str(&line).map_err(|error| format!("not a question: {error}"))?;
-        // A tenth as many before: this process has slept while others were timed.
-        timed(&*subject, &lists, workload, takes / 10, start + takes);
-        let timing = timed(&*subject, &lists, workload, takes, start);
-        write(&mut out, &Answer { timing, bytes: resident_bytes()? })?;
+        match serde_json::from_str(&line).map_err(|error| format!("not a question: {error}"))? {
+            Question::Together { workload, takes, start } => {
+                // A tenth as many before: this process has slept while others were timed.
+                timed(&*subject, &lists, workload, takes / 10, start + takes);
+                let timing = timed(&*subject, &lists, workload, takes, start);
+                write(&mut out, &Answer { timing, bytes: resident_bytes()? })?;
+            }
+            Question::Singly { takes } => write(&mut out, &singly(&*subject, &lists, takes))?,
+        }
     }
     Ok(())
 }
@@ -198,6 +211,17 @@ fn timed(subject: &dyn Subject, lists: &Lists, workload: Workload, takes: usize,
     }
 }
 
+/// Takes of keys that no cache can guess, one by one, each with a look at the clock before and after.
+fn singly(subject: &dyn Subject, lists: &Lists, takes: usize) -> Latency {
+    let shape = Shape { takes: 1, batch: 1, alone: true };
+    let took_ns = |at: usize| {
+        let (draw, watch) = (lists.part(Distribution::Uniform, at, 1), Stopwatch::start());
+        subject.run(draw, shape);
+        watch.elapsed().as_nanos() as u64
+    };
+    Latency::of(&mut (0..takes).map(took_ns).collect::<Vec<_>>(), &mut [])
+}
+
 /// What one of several threads did, and from when to when.
 struct Share {
     refused: u64,
@@ -261,6 +285,8 @@ mod tests {
                 let timing = timed(&*subject, &lists, workload, takes, 0);
                 assert_eq!((timing.takes, timing.refused), (60, 0), "{name:?} {workload:?}");
             }
+            let latency = singly(&*subject, &lists, takes);
+            assert!(latency.p50_ns > 0 && latency.p50_ns <= latency.most_ns, "{name:?} {latency:?}");
         }
     }
 }

@@ -3,17 +3,30 @@
 use crate::child::Child;
 use crate::machine;
 use crate::plan::{Plan, Stage};
-use crate::results::{Results, SpeedRow};
+use crate::results::{LatencyRow, Results, SpeedRow};
 
 /// Fills the tables of all subjects and times them, stage by stage.
 pub(crate) fn speed_and_memory(plan: &Plan) -> Result<Results, String> {
-    let (mut memory, mut speed) = (Vec::new(), Vec::new());
+    let (mut memory, mut speed, mut latency) = (Vec::new(), Vec::new(), Vec::new());
     for stage in &plan.stages {
         let mut children = start(plan, stage)?;
         speed.extend(rounds(plan, stage, &mut children)?);
+        latency.extend(singly(plan, stage, &mut children)?);
         memory.extend(children.iter().map(|child| child.memory));
     }
-    Ok(Results { scale: plan.scale, machine: machine::here(), memory, speed, flood: Vec::new() })
+    Ok(Results { scale: plan.scale, machine: machine::here(), memory, speed, flood: Vec::new(), latency })
+}
+
+/// As many as tell of a thousandth.
+const SINGLY: usize = 100_000;
+
+fn singly(plan: &Plan, stage: &Stage, children: &mut [Child]) -> Result<Vec<LatencyRow>, String> {
+    eprintln!("{} keys: takes one by one", stage.keys);
+    let takes = SINGLY.min(plan.takes);
+    let row = |child: &mut Child| {
+        Ok(LatencyRow { subject: child.subject, keys: stage.keys, took: child.latency(takes)? })
+    };
+    children.iter_mut().map(row).collect()
 }
 
 fn start(plan: &Plan, stage: &Stage) -> Result<Vec<Child>, String> {

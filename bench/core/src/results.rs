@@ -1,6 +1,7 @@
 //! The raw numbers of a run, as `bench/core.json` keeps them.
 
 use serde::{Deserialize, Serialize};
+use tidegate_bench_common::results::{Latency, rows};
 
 use crate::flood::Kind;
 use crate::keys::Distribution;
@@ -15,6 +16,9 @@ pub(crate) struct Results {
     pub(crate) memory: Vec<MemoryRow>,
     pub(crate) speed: Vec<SpeedRow>,
     pub(crate) flood: Vec<FloodRow>,
+    /// None where it was not measured.
+    #[serde(default)]
+    pub(crate) latency: Vec<LatencyRow>,
 }
 
 impl Results {
@@ -22,15 +26,15 @@ impl Results {
     pub(crate) fn json(&self) -> serde_json::Result<String> {
         let (scale, machine) = (serde_json::to_string(&self.scale)?, serde_json::to_string(&self.machine)?);
         let (memory, speed, flood) = (rows(&self.memory)?, rows(&self.speed)?, rows(&self.flood)?);
+        let latency = match &self.latency[..] {
+            [] => String::new(),
+            latency => format!(",\n\"latency\": {}", rows(latency)?),
+        };
         Ok(format!(
-            "{{\n\"scale\": {scale},\n\"machine\": {machine},\n\"memory\": {memory},\n\"speed\": {speed},\n\"flood\": {flood}\n}}\n"
+            "{{\n\"scale\": {scale},\n\"machine\": {machine},\n\"memory\": {memory},\n\"speed\": {speed},\n\
+             \"flood\": {flood}{latency}\n}}\n"
         ))
     }
-}
-
-fn rows(rows: &[impl Serialize]) -> serde_json::Result<String> {
-    let rows: Vec<String> = rows.iter().map(serde_json::to_string).collect::<serde_json::Result<_>>()?;
-    Ok(format!("[\n{}\n]", rows.join(",\n")))
 }
 
 /// What it was measured on and with.
@@ -93,6 +97,15 @@ pub(crate) struct SpeedRow {
     pub(crate) keys: u32,
     pub(crate) workload: Workload,
     pub(crate) rounds: Vec<Timing>,
+}
+
+/// How long single takes took.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct LatencyRow {
+    pub(crate) subject: Name,
+    pub(crate) keys: u32,
+    #[serde(flatten)]
+    pub(crate) took: Latency,
 }
 
 /// One round of it.

@@ -313,7 +313,7 @@ mod tests {
     }
 
     fn open(subject: Subject, p99_ns: u64) -> OpenRow {
-        let latency = Latency { p50_ns: 1, p99_ns, p999_ns: 1, late_p99_ns: 1 };
+        let latency = Latency { p50_ns: 1, p99_ns, p999_ns: 1, most_ns: 1, late_p99_ns: 1 };
         OpenRow { subject, rounds: vec![OpenRound { counts: Counts::default(), latency }] }
     }
 

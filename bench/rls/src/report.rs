@@ -223,7 +223,7 @@ mod tests {
 
     fn open(subject: Subject, p99_ns: &[u64]) -> OpenRow {
         let counts = Counts { calls: 1, wall_ns: 1, server_cpu_ns: 1, ..Counts::default() };
-        let latency = |&p99_ns| Latency { p50_ns: 1, p99_ns, p999_ns: 1, late_p99_ns: 1 };
+        let latency = |&p99_ns| Latency { p50_ns: 1, p99_ns, p999_ns: 1, most_ns: 1, late_p99_ns: 1 };
         let rounds = p99_ns.iter().map(|p99_ns| OpenRound { counts, latency: latency(p99_ns) }).collect();
         OpenRow { subject, pace: Pace::Half, rate: 1, rounds }
     }

@@ -9,8 +9,8 @@ use tidegate_bench_common::requests::Requests;
 use tidegate_bench_common::store::Store;
 use tidegate_clock::Stopwatch;
 
-use super::plan::{Case, Growing, rounds};
-use super::results::{Results, Row};
+use super::plan::{Case, FIRST_RATE, Growing, first, rounds};
+use super::results::{Results, Row, Waits};
 use crate::machine::Machine;
 use crate::peers::ours::room_for;
 use crate::plan::Extent;
@@ -30,7 +30,7 @@ pub(crate) fn all(extent: Extent) -> Result<Results, String> {
     let mut nodes = Vec::new();
     for case in Case::all(extent) {
         eprintln!("a node with {} of {:?}", case.size, case.growing);
-        nodes.push(Node::start(case, cores, &store)?);
+        nodes.push(Node::start(case, extent, cores, &store)?);
     }
     let (rounds, span) = rounds(extent);
     for round in 0..rounds {
@@ -46,8 +46,9 @@ pub(crate) fn all(extent: Extent) -> Result<Results, String> {
 }
 
 impl Node {
-    /// Starts it, and has every caller ask once, so that its counter is there.
-    fn start(case: Case, cores: Option<Cores>, store: &Store) -> Result<Self, String> {
+    /// Starts it, and has every caller ask, so that its counter is there.
+    fn start(case: Case, extent: Extent, cores: Option<Cores>, store: &Store) -> Result<Self, String> {
+        let requests = case.requests(); // Before: the first calls come as soon as anybody listens.
         let watch = Stopwatch::start();
         let process = Process::start_node(Entrance::Rls, "tidegate", cores, |folder| {
             let rules = folder.join("rules.yaml");
@@ -64,11 +65,19 @@ impl Node {
         })?;
         let start_ns = watch.elapsed().as_nanos() as u64;
         let rss_start_bytes = process.rss_bytes()?;
-        let row = Row { case, start_ns, rss_start_bytes, rss_bytes: 0, rounds: Vec::new() };
-        let mut node = Self { process, requests: case.requests(), row };
+        let row = Row { case, start_ns, rss_start_bytes, rss_bytes: 0, waits: None, rounds: Vec::new() };
+        let mut node = Self { process, requests, row };
+        let wait = |node: &Self| {
+            let open = |calls: &Calls<'_>| generator::open(calls, FEW, FIRST_RATE, first(extent));
+            node.asked(store, 0, open).map(|(_, latency)| latency)
+        };
+        let first = case.growing.is_keys().then(|| wait(&node)).transpose()?;
         let calls_max = Some(node.requests.len() as u64);
         node.asked(store, 0, |calls| generator::closed(calls, FEW, Span::NONE, calls_max))?;
         node.row.rss_bytes = node.process.rss_bytes()?;
+        if let Some(first) = first {
+            node.row.waits = Some(Waits { first, later: wait(&node)? });
+        }
         Ok(node)
     }
 

@@ -36,6 +36,11 @@ impl Growing {
     pub(crate) const ALL: [Self; 5] =
         [Self::Rules, Self::Takes, Self::TakesInRedis, Self::Keys, Self::BucketKeys];
 
+    /// Is it the keys?
+    pub(crate) fn is_keys(self) -> bool {
+        matches!(self, Self::Keys | Self::BucketKeys)
+    }
+
     /// The sizes, smallest first.
     fn sizes(self, extent: Extent) -> &'static [u32] {
         match (self, extent) {
@@ -130,6 +135,15 @@ pub(crate) fn rounds(extent: Extent) -> (usize, Span) {
     (rounds, Span { warm: Duration::from_millis(warm_ms), measured: Duration::from_millis(measured_ms) })
 }
 
+/// How many keys a second a node is asked for just after its start, in an open loop: few, so that a wait is nobody's queue.
+pub(crate) const FIRST_RATE: u32 = 10_000;
+
+/// And for how long: ten thousand of them, and all that there are in a smoke run.
+pub(crate) fn first(extent: Extent) -> Span {
+    let measured_ms = if extent == Extent::Smoke { 100 } else { 1_000 };
+    Span { warm: Duration::ZERO, measured: Duration::from_millis(measured_ms) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -143,6 +157,15 @@ mod tests {
             }
             let rules = cases.iter().filter(|case| case.growing == Growing::Rules);
             assert!(rules.clone().all(|case| case.callers() >= case.size) && rules.count() > 1);
+        }
+    }
+
+    #[test]
+    fn no_key_is_among_the_first_twice() {
+        for extent in Extent::ALL {
+            let first = u128::from(FIRST_RATE) * first(extent).measured.as_millis() / 1_000;
+            let mut keys = Case::all(extent).into_iter().filter(|case| case.growing.is_keys());
+            assert!(keys.all(|case| u128::from(case.callers()) >= first));
         }
     }
 

@@ -1,10 +1,10 @@
 //! Markdown from the raw numbers. Pure, so that a test can make the published page again.
 
 use tidegate_bench_common::figures::{Spread, median, thousands};
-use tidegate_bench_common::results::Counts;
+use tidegate_bench_common::results::{Counts, Latency};
 
-use super::plan::Growing;
-use super::results::{Results, Row};
+use super::plan::{FIRST_RATE, Growing};
+use super::results::{Results, Row, Waits};
 
 /// The whole page.
 pub(crate) fn markdown(results: &Results) -> String {
@@ -13,6 +13,7 @@ pub(crate) fn markdown(results: &Results) -> String {
     for growing in Growing::ALL {
         page += &format!("\n## {}\n\n{}", title(growing), table(results, growing));
     }
+    page += &waits(results);
     page + NOTES
 }
 
@@ -91,7 +92,7 @@ fn cost(results: &Results, row: &Row) -> Option<Spread> {
 
 fn table(results: &Results, growing: Growing) -> String {
     let in_redis = growing == Growing::TakesInRedis;
-    let has_keys = matches!(growing, Growing::Keys | Growing::BucketKeys);
+    let has_keys = growing.is_keys();
     let mut text = String::from("| | cost × the first | processor per decision | per second of it |");
     text += if in_redis { " of Redis's | scripts per decision |" } else { "" };
     text += if has_keys { " memory |" } else { "" };
@@ -113,6 +114,32 @@ fn table(results: &Results, growing: Growing) -> String {
             text += &format!("| {:.0} MiB ", row.rss_bytes as f64 / f64::from(1 << 20));
         }
         text += &format!("| {:.0} ms |\n", row.start_ns as f64 / 1e6);
+    }
+    text
+}
+
+/// What the first keys after a start wait for, if anything. Nothing where it was not measured.
+fn waits(results: &Results) -> String {
+    let rows: Vec<(&Row, Waits)> =
+        results.rows.iter().filter_map(|row| row.waits.map(|waits| (row, waits))).collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    let mut text = format!(
+        "\n## The first keys after a start\n\n\
+         {} a second in an open loop, from when each was due: the first of the keys just after the start, each for the first time; and\n\
+         the same once more when every key was there. What one has and the other has not is the node's; the rest is the machine's.\n\n\
+         | | keys | first: p50 | p99 | p99.9 | most | later: p50 | p99 | p99.9 | most |\n\
+         |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n",
+        thousands(FIRST_RATE)
+    );
+    for (row, waits) in rows {
+        text += &format!("| {} | {} |", title(row.case.growing), thousands(row.case.size));
+        for Latency { p50_ns, p99_ns, p999_ns, most_ns, .. } in [waits.first, waits.later] {
+            let us = |ns: u64| format!("{:.0} µs", ns as f64 / 1e3);
+            text += &format!(" {} | **{}** | {} | {} |", us(p50_ns), us(p99_ns), us(p999_ns), us(most_ns));
+        }
+        text.push('\n');
     }
     text
 }
@@ -166,6 +193,7 @@ mod tests {
             start_ns: 5_000_000,
             rss_start_bytes: 1 << 20,
             rss_bytes: 3 << 20,
+            waits: None,
             rounds: cpu_ns.iter().map(counts).collect(),
         }
     }
@@ -184,11 +212,36 @@ mod tests {
             ],
         };
         let page = markdown(&results);
+        assert!(!page.contains("The first keys"), "{page}");
         assert!(page.contains("| 100 000 | **1.10 (1.10–1.10)** |"), "{page}");
         assert!(page.contains("rules, by one among 10: ≤ 1.2 | 1.10 (1.10–1.10) | met |"), "{page}");
         assert!(
             page.contains("| 3 takes, by 1, in memory: ≤ 1.3 | 1.40 (1.40–1.40) | **missed** |"),
             "{page}"
         );
+    }
+
+    #[test]
+    fn what_the_first_keys_wait_stands_beside_what_they_wait_later() {
+        let of = |ns: u64| Latency {
+            p50_ns: ns,
+            p99_ns: 2 * ns,
+            p999_ns: 3 * ns,
+            most_ns: 4 * ns,
+            ..Latency::default()
+        };
+        let waits = Some(Waits { first: of(100_000), later: of(50_000) });
+        let results = Results {
+            extent: Extent::Smoke,
+            machine: Machine::default(),
+            rows: vec![Row { waits, ..row(Growing::Keys, 1_000, &[1_000_000]) }],
+        };
+        let page = markdown(&results);
+        let line = "| Keys of `sliding_window`, the default | 1 000 | 100 µs | **200 µs** | 300 µs | 400 µs \
+                    | 50 µs | **100 µs** | 150 µs | 200 µs |\n";
+        assert!(page.contains(line), "{page}");
+        let json = results.json().expect("JSON");
+        let again: Results = serde_json::from_str(&json).expect("raw numbers");
+        assert_eq!(again.json().expect("JSON"), json);
     }
 }

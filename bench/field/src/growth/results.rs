@@ -1,7 +1,7 @@
 //! The raw numbers of a run, as `bench/results/growth.json` keeps them.
 
 use serde::{Deserialize, Serialize};
-use tidegate_bench_common::results::{Counts, rows};
+use tidegate_bench_common::results::{Counts, Latency, rows};
 
 use super::plan::Case;
 use crate::machine::Machine;
@@ -35,5 +35,17 @@ pub(crate) struct Row {
     /// Its memory then, and when every caller had asked once.
     pub(crate) rss_start_bytes: u64,
     pub(crate) rss_bytes: u64,
+    /// Where keys grow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) waits: Option<Waits>,
     pub(crate) rounds: Vec<Counts>,
+}
+
+/// How long calls of the same keys took, so many a second.
+#[derive(Serialize, Deserialize, Clone, Copy)]
+pub(crate) struct Waits {
+    /// Just after the start, each for the first time,
+    pub(crate) first: Latency,
+    /// and when every key was there.
+    pub(crate) later: Latency,
 }

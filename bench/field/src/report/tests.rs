@@ -43,7 +43,13 @@ fn results() -> Results {
         place: Place { round: 0, turn },
         counts,
     };
-    let latency = Latency { p50_ns: 50_000, p99_ns: 900_000, p999_ns: 2_000_000, late_p99_ns: 1_000 };
+    let latency = Latency {
+        p50_ns: 50_000,
+        p99_ns: 900_000,
+        p999_ns: 2_000_000,
+        late_p99_ns: 1_000,
+        most_ns: 3_000_000,
+    };
     Results {
         extent: Extent::Quick,
         machine: Machine {
