@@ -29,11 +29,9 @@ pub(crate) fn write(files: &[(&str, String)]) -> Result<(), String> {
     Ok(())
 }
 
-/// What was published under these names; none if nothing was yet.
+/// What was published under these names.
 #[cfg(test)]
-pub(crate) fn read<const COUNT: usize>(names: [&str; COUNT]) -> Option<[String; COUNT]> {
-    let read = |name| std::fs::read_to_string(folder().join(name)).ok();
-    let texts: Vec<String> = names.into_iter().filter_map(read).collect();
-    assert!(texts.is_empty() || texts.len() == COUNT, "only some of {names:?} are there");
-    texts.try_into().ok()
+pub(crate) fn read<const COUNT: usize>(names: [&str; COUNT]) -> [String; COUNT] {
+    let read = |name| std::fs::read_to_string(folder().join(name));
+    names.map(|name| read(name).unwrap_or_else(|error| panic!("bench/results/{name}: {error}")))
 }

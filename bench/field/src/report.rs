@@ -280,7 +280,8 @@ fn how(results: &Results) -> String {
     };
     let mut text = format!(
         "- Everybody has two limits for each caller: {} in a second, and {} in an hour, which nobody reaches while anything is timed.\n  \
-         nginx can say whole requests per second only. throttlecrab-server is told the limit with each request.\n\
+         nginx can say whole requests per second only. throttlecrab-server is told the limit with each request; it speaks RESP too,\n  \
+         which nobody else here does, so that is not measured.\n\
          - {} callers, one descriptor with one entry each, in an order that no cache can guess; the same for everybody, encoded before.\n\
          - Each server is a process of its own on one core, with one thread that works where it can be told so; the generator has the\n  \
          other core, with Redis. {at_once} and have their turns one after the other, every other round backwards.\n\

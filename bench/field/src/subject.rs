@@ -179,10 +179,9 @@ mod tests {
 
     #[test]
     fn those_who_speak_one_protocol_are_sent_the_same_bytes() {
-        for peer in crate::peers::ALL.iter().filter(|peer| peer.speech() == Speech::Rls) {
-            if peer.find(Install::No).is_err() {
-                continue;
-            }
+        // Whether it is installed or not; who cannot be had at all is sent nothing.
+        let others = crate::peers::ALL.iter().filter(|peer| peer.word() != "gubernator");
+        for peer in others.filter(|peer| peer.speech() == Speech::Rls) {
             let (ours, theirs) = (timed_requests(crate::peers::ALL[0], 10), timed_requests(*peer, 10));
             assert!((0..10).all(|number| ours.get(number) == theirs.get(number)), "{}", peer.word());
         }

@@ -6,19 +6,18 @@ use super::*;
 use crate::machine::Machine;
 use crate::plan::Extent;
 use crate::results::{ClosedTurn, Missing, PeerRow, Place, Seen};
-use crate::{plot, published};
+use crate::{pages, plot};
 
-/// The page cannot say what the numbers do not. Before the first run is published there is nothing to say.
+/// The page cannot say what the numbers do not.
 #[test]
 fn the_published_page_and_plots_are_made_from_the_published_numbers() {
-    let text = |name: &str| std::fs::read_to_string(published().join(name));
-    let Ok(json) = text("field.json") else { return };
+    let [json, page] = pages::read(["field.json", "field.md"]);
     let results: Results = serde_json::from_str(&json).expect("raw numbers");
     let again = results.extent.command();
-    assert_eq!(text("field.md").expect("a page"), markdown(&results), "make it again: {again}");
+    assert_eq!(markdown(&results), page, "make it again: {again}");
     assert_eq!(results.json().expect("JSON"), json, "make it again: {again}");
     for (name, picture) in plot::all(&results) {
-        assert_eq!(text(&name).expect("a picture"), picture, "{name}, make it again: {again}");
+        assert_eq!(pages::read([&*name]), [picture], "{name}, make it again: {again}");
     }
 }
 
