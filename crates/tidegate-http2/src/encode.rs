@@ -27,7 +27,6 @@ impl Encoder {
     pub(crate) fn resize(&mut self, bytes: usize) {
         if bytes < TABLE_BYTES_MAX && !self.is_plain {
             (self.is_plain, self.tells_size) = (true, true);
-            self.told = [None; KEPT.len()];
         }
     }
 
@@ -125,6 +124,7 @@ mod tests {
                     encoder.status(&mut block, *status);
                 }
                 fields.iter().for_each(|field| encoder.field(&mut block, *field));
+                assert_eq!(block.first() == Some(&0x20), at == smaller_at, "it is told, once");
                 let status = status.map(|status| (b":status".to_vec(), status.to_string().into_bytes()));
                 let fields = fields.iter().map(|(name, value)| (name.to_vec(), value.to_vec()));
                 let expected: Vec<_> = status.into_iter().chain(fields).collect();

@@ -174,8 +174,8 @@ impl<T: Default> Connection<T> {
         if read.is_err() {
             return broken(Code::Compression, "headers that cannot be read");
         }
-        // What told the decoder something would do so again.
-        if outcome == Outcome::Good && self.decoder.changes() == before {
+        // If it told the decoder something, that is not what it was, and the same bytes will be read again.
+        if outcome == Outcome::Good {
             self.head_bytes.clear();
             self.head_bytes.extend_from_slice(block);
             self.head_changes = Some(before);

@@ -278,3 +278,51 @@ fn write_data(out: &mut Vec<u8>, frame_bytes_max: usize, id: StreamId, data: &[u
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GREETING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+
+    /// A call without a body, by the numbers that every table has, and its reset.
+    fn call(id: StreamId) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        frame::write(
+            &mut bytes,
+            kind::HEADERS,
+            flag::END_HEADERS | flag::END_STREAM,
+            id,
+            &[0x83, 0x86, 0x84],
+        );
+        bytes
+    }
+
+    fn hear(server: &mut Connection<()>, mut bytes: &[u8]) {
+        while server.next(&mut bytes).expect("nothing wrong").is_some() {}
+    }
+
+    #[test]
+    fn what_is_gone_is_remembered_nowhere() {
+        let mut server = Connection::<()>::new();
+        hear(&mut server, GREETING);
+        server.room = 1;
+        let mut reset = Vec::new();
+        for id in (1..8_000).step_by(2) {
+            hear(&mut server, &call(id));
+            server.respond(id, 200, &[], false);
+            server.send(id, b"more than there is room for", Then::End, None);
+            assert!(server.line.len() <= 1);
+            reset.clear();
+            frame::write(&mut reset, kind::RST_STREAM, 0, id, &[0; 4]);
+            hear(&mut server, &reset);
+        }
+        assert!(server.line.is_empty() && server.streams.is_empty());
+        // Those that were cut short are, for a while.
+        for id in (8_001..20_000).step_by(2) {
+            server.remember_cut_short(id);
+        }
+        assert_eq!(server.cut_short.len(), CUT_SHORT_MAX);
+        assert!(server.cut_short.contains(&19_999) && !server.cut_short.contains(&8_001));
+    }
+}

@@ -2,6 +2,9 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake};
 
 use proptest::prelude::*;
 use tidegate_http2::{Broken, Code, Connection, Delivery, Event, STREAMS_MAX, StreamId, Then};
@@ -326,6 +329,11 @@ fn what_ends_a_call_and_no_other() {
             Code::Protocol,
             "trailers that ask",
         ),
+        (
+            [head(1), frame(HEADERS, END_HEADERS, 1, &block(&[("a", "b")]))].concat(),
+            Code::Protocol,
+            "trailers without end",
+        ),
         ([call(1, b"a"), frame(DATA, 0, 1, b"b")].concat(), Code::StreamClosed, "data behind the end"),
         ([call(1, b"a"), head(1)].concat(), Code::StreamClosed, "headers behind the end"),
         ([head(1), window(1, 0)].concat(), Code::Protocol, "no more window"),
@@ -458,7 +466,18 @@ fn an_answer_waits_for_the_window_of_its_call() {
     assert_eq!(waits(&mut server, &window(1, 9)), (vec!["gh".into()], "delivered"));
     assert_eq!(server.calls(), 0);
 
+    // Parts of an answer use up one window.
+    let mut server = greeted();
+    heard(&mut server, &[setting(4, 8), call(1, b"a")].concat());
+    server.respond(1, 200, &[GRPC], false);
+    server.send(1, b"abcde", Then::More, None);
+    server.send(1, b"fghij", Then::End, None);
+    assert_eq!(said(&mut server)[2..], [(DATA, 0, 1, b"abcde".to_vec()), (DATA, 0, 1, b"fgh".to_vec())]);
+    heard(&mut server, &window(1, 8));
+    assert_eq!(said(&mut server), [(DATA, END_STREAM, 1, b"ij".to_vec())]);
+
     // Taken back, it is not delivered.
+    heard(&mut server, &setting(4, 3));
     let state = Rc::new(Cell::new("on its way"));
     heard(&mut server, &call(3, b"a"));
     server.respond(3, 200, &[GRPC], false);
@@ -466,6 +485,35 @@ fn an_answer_waits_for_the_window_of_its_call() {
     heard(&mut server, &reset(3));
     assert_eq!(state.get(), "dropped");
     assert!(!server.send(3, b"more", Then::More, None));
+}
+
+/// Remembers that somebody was woken.
+#[derive(Default)]
+struct Alarm(AtomicBool);
+
+impl Wake for Alarm {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn who_waits_until_all_is_sent_is_woken() {
+    let mut server = greeted();
+    heard(&mut server, &[setting(4, 3), call(1, b"a")].concat());
+    let alarm = Arc::new(Alarm::default());
+    let waker = alarm.clone().into();
+    let mut context = Context::from_waker(&waker);
+    server.respond(1, 200, &[GRPC], false);
+    server.send(1, b"abcdef", Then::More, None);
+    assert_eq!(server.poll_sent(1, &mut context), Poll::Pending);
+    heard(&mut server, &window(1, 2));
+    assert!(!alarm.0.load(Ordering::Relaxed));
+    heard(&mut server, &window(1, 2));
+    assert!(alarm.0.load(Ordering::Relaxed));
+    assert_eq!(server.poll_sent(1, &mut context), Poll::Ready(true));
+    heard(&mut server, &reset(1));
+    assert_eq!(server.poll_sent(1, &mut context), Poll::Ready(false));
 }
 
 #[test]
@@ -516,6 +564,12 @@ fn a_client_sends_no_more_than_was_released() {
         (0..15).flat_map(|at| [head(3 + 2 * at), piece(3 + 2 * at).repeat(4)].concat()).collect();
     assert_eq!(hear_only(&others), (vec![], Ok(())));
     assert_eq!(hear_only(&[head(101), piece(101).repeat(4)].concat()).1, Err(Code::FlowControl));
+    // What nobody released is, when its call is gone.
+    let mut server = greeted();
+    for stream in (1..200).step_by(2) {
+        let mut bytes = &[head(stream), piece(stream).repeat(4), reset(stream)].concat()[..];
+        while server.next(&mut bytes).expect("there is room").is_some() {}
+    }
     // Released, they are told so before they have to wait.
     let mut server = greeted();
     heard(&mut server, &head(1));
@@ -525,11 +579,39 @@ fn a_client_sends_no_more_than_was_released() {
     let updates = kinds(&mut server);
     assert!(updates.contains(&(WINDOW_UPDATE, 0, 0)) && updates.contains(&(WINDOW_UPDATE, 0, 1)));
     assert!(updates.len() < 700, "not one for every frame: {}", updates.len());
-    // What only fills up is released by itself.
-    let filled = [&[250][..], &[0; 251]].concat();
+    // What only fills up is released by itself, also where nothing else comes.
+    let filled = [&[250][..], &[0; 250]].concat();
     for _ in 0..10_000 {
-        assert_eq!(heard(&mut server, &frame(DATA, PADDED, 1, &filled)), ["1:1"]);
+        assert!(heard(&mut server, &frame(DATA, PADDED, 1, &filled)).is_empty());
     }
+    let told = |server: &mut Server, stream| -> u32 {
+        let updates = said(server).into_iter().filter(|frame| (frame.0, frame.2) == (WINDOW_UPDATE, stream));
+        updates.map(|frame| u32::from_be_bytes(frame.3.try_into().expect("four bytes"))).sum()
+    };
+    assert!(told(&mut server, 1).abs_diff(2_510_000) < 65_536);
+    // Who has said everything needs no more room.
+    let last = frame(DATA, END_STREAM, 3, &[0; 16_000]);
+    heard(&mut server, &[head(3), frame(DATA, 0, 3, &[0; 16_000]).repeat(2), last].concat());
+    assert_eq!(told(&mut server, 3), 0);
+}
+
+#[test]
+fn mistakes_end_the_connection_only_without_end() {
+    let wrong = |stream| [head(stream), window(stream, 0)].concat();
+    let mut server = greeted();
+    let mut streams = (1..).step_by(2);
+    for round in 0..3 {
+        for stream in streams.by_ref().take(8_000) {
+            assert_eq!(hear(&mut server, &wrong(stream)).1, Ok(0), "round {round}");
+        }
+        for stream in streams.by_ref().take(8_000) {
+            heard(&mut server, &call(stream, b"a"));
+            answer(&mut server, stream, b"b");
+        }
+        server.output().clear();
+    }
+    let ended = streams.take(10_000).find_map(|stream| hear(&mut server, &wrong(stream)).1.err());
+    assert_eq!(ended.map(|broken| broken.code), Some(Code::EnhanceYourCalm));
 }
 
 #[test]
@@ -551,6 +633,14 @@ fn an_end_is_told_and_what_is_on_its_way_is_answered() {
     answer(&mut server, 3, b"b");
     assert!(server.is_over());
     server.leave();
+    // An answer to what nobody asked is none.
+    let mut server = greeted();
+    heard(&mut server, &frame(PING, ACK, 0, &ping.3));
+    assert!(!server.is_over());
+    // Who has not even greeted is not waited for.
+    let mut server = Server::new();
+    server.leave();
+    assert!(server.is_over());
     // A client may end it as well.
     let mut server = greeted();
     heard(&mut server, &[head(1), frame(GOAWAY, 0, 0, &[0; 8])].concat());
