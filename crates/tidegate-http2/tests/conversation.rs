@@ -442,6 +442,20 @@ impl Drop for Parcel {
 }
 
 #[test]
+fn headers_of_an_answer_are_one_frame() {
+    let mut server = greeted();
+    heard(&mut server, &call(1, b"a"));
+    let (long, short) = (vec![b'x'; 20_000], vec![b'y'; 300]);
+    server.respond(1, 200, &[(b"long", &long), (b"short", &short)], true);
+    let frames = said(&mut server);
+    assert_eq!((frames.len(), frames[0].0), (1, HEADERS));
+    assert!((300..400).contains(&frames[0].3.len()), "what does not fit is left out");
+    heard(&mut server, &head(3));
+    server.close();
+    assert_eq!(server.calls(), 0);
+}
+
+#[test]
 fn an_answer_waits_for_the_window_of_its_call() {
     let mut server = greeted();
     heard(&mut server, &[setting(4, 3), call(1, b"a")].concat());
@@ -476,15 +490,26 @@ fn an_answer_waits_for_the_window_of_its_call() {
     heard(&mut server, &window(1, 8));
     assert_eq!(said(&mut server), [(DATA, END_STREAM, 1, b"ij".to_vec())]);
 
-    // Taken back, it is not delivered.
-    heard(&mut server, &setting(4, 3));
-    let state = Rc::new(Cell::new("on its way"));
-    heard(&mut server, &call(3, b"a"));
+    // It goes on waiting when the client has said everything, and while it still speaks.
+    heard(&mut server, &[setting(4, 3), head(3)].concat());
     server.respond(3, 200, &[GRPC], false);
-    server.send(3, b"abcdefgh", WELL, Some(Box::new(Parcel(state.clone()))));
-    heard(&mut server, &reset(3));
+    server.send(3, b"abcde", WELL, None);
+    server.output().clear();
+    assert!(heard(&mut server, &frame(DATA, 0, 3, b"more")).is_empty());
+    assert!(heard(&mut server, &frame(DATA, END_STREAM, 3, b"and more")).is_empty());
+    assert!(said(&mut server).is_empty());
+    heard(&mut server, &window(3, 8));
+    assert_eq!(said(&mut server)[0], (DATA, 0, 3, b"de".to_vec()));
+    assert_eq!(server.calls(), 0);
+
+    // Taken back, it is not delivered.
+    let state = Rc::new(Cell::new("on its way"));
+    heard(&mut server, &call(5, b"a"));
+    server.respond(5, 200, &[GRPC], false);
+    server.send(5, b"abcdefgh", WELL, Some(Box::new(Parcel(state.clone()))));
+    heard(&mut server, &reset(5));
     assert_eq!(state.get(), "dropped");
-    assert!(!server.send(3, b"more", Then::More, None));
+    assert!(!server.send(5, b"more", Then::More, None));
 }
 
 /// Remembers that somebody was woken.
