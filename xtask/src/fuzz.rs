@@ -1,4 +1,5 @@
-//! `cargo xtask fuzz`: rule files that nobody would write and clients that nobody has, until one breaks a promise. The targets and what they check are in `fuzz/`.
+//! `cargo xtask fuzz`: rule files that nobody would write and clients that nobody has, until one breaks a promise. The targets and what
+//! they check are in `fuzz/`.
 //!
 //! libFuzzer is linked into each target and the compiler is asked for its counters, as cargo-fuzz does; that program is not needed.
 

@@ -81,12 +81,15 @@ pub(crate) struct Waiting {
     pub(crate) is_in_line: bool,
 }
 
+/// A name and a value, kept.
+type OwnField = (Box<[u8]>, Box<[u8]>);
+
 #[derive(Debug, Default)]
 pub(crate) enum WaitingThen {
     #[default]
     More,
     End,
-    Trailers(Vec<(Box<[u8]>, Box<[u8]>)>),
+    Trailers(Vec<OwnField>),
 }
 
 impl From<Then<'_>> for WaitingThen {

@@ -1,5 +1,5 @@
-//! Envoy's rate limit protocol. Calls come on a connection (`session`), each as bytes in a frame of gRPC (`grpc`); one is read by borrowing from them (`request`), decided (`answer`) and written
-//! straight into the bytes of its answer (`response`).
+//! Envoy's rate limit protocol. Calls come on a connection (`session`), each as bytes in a frame of gRPC (`grpc`); one is read by borrowing
+//! from them (`request`), decided (`answer`) and written straight into the bytes of its answer (`response`).
 
 mod answer; // one call, from bytes to bytes
 pub(crate) mod beside; // health and reflection
