@@ -11,7 +11,7 @@ use crate::encode::Encoder;
 use crate::frame::{self, Code, FrameHead, HEAD_BYTES, PREFACE, kind, setting};
 use crate::head::Head;
 use crate::hpack::Decoder;
-use crate::stream::{Stream, StreamId};
+use crate::stream::{Delivery, Stream, StreamId};
 
 /// What a client did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -83,8 +83,11 @@ pub struct Connection<T> {
     pub(crate) head_bytes: Vec<u8>,
     pub(crate) head_changes: Option<u64>,
     pub(crate) streams: HashMap<StreamId, Stream<T>, BuildHasherDefault<ByNumber>>,
-    /// The last call that was begun.
+    /// The last call that was begun, and the last that was taken.
     pub(crate) last: StreamId,
+    pub(crate) last_taken: StreamId,
+    /// What the headers of calls take that are not answered.
+    pub(crate) heads_bytes: usize,
     /// Calls that were answered before the client had said everything.
     pub(crate) cut_short: VecDeque<StreamId>,
     /// How much more may come, and what came and was released, but not told.
@@ -96,6 +99,10 @@ pub struct Connection<T> {
     pub(crate) frame_bytes_max: usize,
     /// Who waits only for the connection's window.
     pub(crate) line: VecDeque<StreamId>,
+    /// What all answers take that wait.
+    pub(crate) waiting_bytes: usize,
+    /// Who wants to know when what is in the output is written.
+    pub(crate) deliveries: Vec<(StreamId, Box<dyn Delivery>)>,
     pub(crate) resets: usize,
     pub(crate) mistakes: usize,
     pub(crate) settings: usize,
@@ -160,6 +167,8 @@ impl<T: Default> Connection<T> {
             head_changes: None,
             streams: HashMap::default(),
             last: 0,
+            last_taken: 0,
+            heads_bytes: 0,
             cut_short: VecDeque::new(),
             receives: CONNECTION_WINDOW,
             released: 0,
@@ -167,6 +176,8 @@ impl<T: Default> Connection<T> {
             stream_room: i64::from(WINDOW_DEFAULT),
             frame_bytes_max: FRAME_BYTES_MAX,
             line: VecDeque::new(),
+            waiting_bytes: 0,
+            deliveries: Vec::new(),
             resets: 0,
             mistakes: 0,
             settings: 0,
@@ -181,7 +192,7 @@ impl<T: Default> Connection<T> {
     pub fn next<'b>(&mut self, input: &mut &'b [u8]) -> Result<Option<Event<'b>>, Broken> {
         let event = self.read(input);
         if let Err(Broken { code, .. }) = event {
-            self.write_go_away(self.last, code);
+            self.write_go_away(self.last_taken, code);
         }
         event
     }

@@ -1,6 +1,6 @@
 //! What a request says before its body, and what of it is none.
 
-use crate::bounds::HEADER_BYTES_MAX;
+use crate::bounds::{BLOCK_KEPT_BYTES, HEADER_BYTES_ENDLESS, HEADER_BYTES_MAX};
 use crate::hpack::ENTRY_BYTES;
 
 /// The headers of a request.
@@ -53,8 +53,14 @@ impl Head {
         self.text[start as usize..end as usize].split_at((name_end - start) as usize)
     }
 
+    /// What it takes in memory, about.
+    pub(crate) fn bytes(&self) -> usize {
+        self.text.len() + size_of_val(&*self.fields)
+    }
+
     fn clear(&mut self) {
         self.text.clear();
+        self.text.shrink_to(BLOCK_KEPT_BYTES);
         self.fields.clear();
         (self.pseudo, self.content_length) = ([None; PSEUDO.len()], None);
     }
@@ -85,12 +91,22 @@ impl<'h> Reading<'h> {
         Self { head, is_trailer, is_malformed: false, bytes: 0 }
     }
 
-    pub(crate) fn field(&mut self, name: &[u8], value: &[u8]) {
+    /// Takes one; says whether it is worth while to go on.
+    pub(crate) fn field(&mut self, name: &[u8], value: &[u8]) -> bool {
         self.bytes += name.len() + value.len() + ENTRY_BYTES;
         // What is too large is read to its end, but not kept.
-        if self.bytes > HEADER_BYTES_MAX || self.is_malformed {
-            return;
+        if self.bytes <= HEADER_BYTES_MAX && !self.is_malformed {
+            self.keep(name, value);
         }
+        !self.is_endless()
+    }
+
+    /// Is it so large that its end does not matter?
+    pub(crate) fn is_endless(&self) -> bool {
+        self.bytes > HEADER_BYTES_ENDLESS
+    }
+
+    fn keep(&mut self, name: &[u8], value: &[u8]) {
         let fits = if name.first() == Some(&b':') { self.pseudo(name) } else { self.regular(name, value) };
         if !fits || !value.iter().all(|byte| is_value(*byte)) {
             self.is_malformed = true;
@@ -184,7 +200,8 @@ mod tests {
     fn read(fields: &[(&str, &str)], is_trailer: bool) -> (Outcome, Head) {
         let mut head = Head::default();
         let mut reading = Reading::new(&mut head, is_trailer);
-        fields.iter().for_each(|(name, value)| reading.field(name.as_bytes(), value.as_bytes()));
+        let goes_on = fields.iter().all(|(name, value)| reading.field(name.as_bytes(), value.as_bytes()));
+        assert_eq!(goes_on, !reading.is_endless());
         (reading.end(), head)
     }
 
@@ -261,5 +278,9 @@ mod tests {
         assert!(head.text.len() <= HEADER_BYTES_MAX);
         let many = [&GOOD[..], &vec![("a", ""); 3_000][..]].concat();
         assert_eq!(read(&many, false).0, Outcome::TooLarge, "each counts for more than its texts");
+        let mut head = Head::default();
+        let mut reading = Reading::new(&mut head, false);
+        let read = (0..1_000).take_while(|_| reading.field(b"a", large.as_bytes())).count();
+        assert_eq!(read, HEADER_BYTES_ENDLESS / 1_033, "and there is an end to it");
     }
 }

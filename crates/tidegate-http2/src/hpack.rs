@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::bounds::TABLE_BYTES_MAX;
+use crate::bounds::{BLOCK_KEPT_BYTES, TABLE_BYTES_MAX};
 use crate::huffman;
 
 /// What every table begins with.
@@ -28,7 +28,7 @@ pub(crate) const ENTRY_BYTES: usize = 32;
 /// No number in a block has to be larger: what is counted by them is shorter.
 const NUMBER_MAX: usize = 1 << 24;
 
-/// A block that means nothing. What both sides keep differs from then on.
+/// A block that means nothing, or that nobody wants to hear to its end. What both sides keep differs from then on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Corrupt;
 
@@ -109,14 +109,19 @@ impl Decoder {
         self.table.changes
     }
 
-    /// Reads a block, and tells each field of it: name and value.
-    pub(crate) fn read(&mut self, block: &[u8], mut field: impl FnMut(&[u8], &[u8])) -> Result<(), Corrupt> {
+    /// Reads a block, and tells each field of it, name and value, as long as somebody wants to hear more.
+    pub(crate) fn read(
+        &mut self,
+        block: &[u8],
+        mut field: impl FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<(), Corrupt> {
         let (mut rest, mut may_resize) = (block, true);
         while let Some(&first) = rest.first() {
+            let goes_on;
             if first & 0x80 != 0 {
                 let number = number(&mut rest, 7)?;
                 let (name, value) = self.table.get(number)?;
-                field(name, value);
+                goes_on = field(name, value);
             } else if first & 0xe0 == 0x20 {
                 // Only before the first field.
                 let bytes_max = number(&mut rest, 5)?;
@@ -137,13 +142,18 @@ impl Decoder {
                 let name_bytes = self.text.len();
                 text(&mut rest, &mut self.text)?;
                 let (name, value) = self.text.split_at(name_bytes);
-                field(name, value);
+                goes_on = field(name, value);
                 if keep {
                     self.table.add(&self.text, name_bytes);
                 }
             }
+            if !goes_on {
+                return Err(Corrupt);
+            }
             may_resize = false;
         }
+        self.text.clear();
+        self.text.shrink_to(BLOCK_KEPT_BYTES);
         Ok(())
     }
 }
@@ -206,6 +216,7 @@ mod tests {
         let mut fields = Vec::new();
         decoder.read(&bytes(hex), |name, value| {
             fields.push(format!("{}: {}", String::from_utf8_lossy(name), String::from_utf8_lossy(value)));
+            true
         })?;
         Ok(fields.join(", "))
     }
@@ -299,13 +310,19 @@ mod tests {
             for block in blocks {
                 let before = decoder.changes();
                 let mut told = Vec::new();
-                let read = decoder.read(&block, |name, value| told.push((name.to_vec(), value.to_vec())));
+                let read = decoder.read(&block, |name, value| {
+                    told.push((name.to_vec(), value.to_vec()));
+                    true
+                });
                 let bytes: usize = decoder.table.entries.iter().map(|entry| entry.text.len() + ENTRY_BYTES).sum();
                 prop_assert_eq!(decoder.table.bytes, bytes);
                 prop_assert!(bytes <= decoder.table.bytes_max && decoder.table.bytes_max <= TABLE_BYTES_MAX);
                 if read.is_ok() && decoder.changes() == before {
                     let mut again = Vec::new();
-                    let read = decoder.read(&block, |name, value| again.push((name.to_vec(), value.to_vec())));
+                    let read = decoder.read(&block, |name, value| {
+                        again.push((name.to_vec(), value.to_vec()));
+                        true
+                    });
                     prop_assert_eq!((read, again), (Ok(()), told), "the same bytes mean the same");
                 }
             }

@@ -3,8 +3,8 @@
 use std::rc::Rc;
 
 use crate::bounds::{
-    BLOCK_BYTES_MAX, BLOCK_FRAMES_MAX, FRAME_BYTES_MAX, MISTAKES_MAX, RESETS_MAX, SETTINGS_MAX, STREAMS_MAX,
-    WINDOW_MAX,
+    BLOCK_BYTES_MAX, BLOCK_FRAMES_MAX, BLOCK_KEPT_BYTES, FRAME_BYTES_MAX, HEADS_BYTES_MAX, MISTAKES_MAX,
+    RESETS_MAX, SETTINGS_MAX, STREAMS_MAX, WINDOW_MAX,
 };
 use crate::connection::{Block, Broken, Connection, Event, LEAVING, Leaving, broken};
 use crate::frame::{self, Code, FrameHead, flag, kind, setting};
@@ -130,12 +130,20 @@ impl<T: Default> Connection<T> {
         self.last = id;
         let outcome = self.read_head(block)?;
         if self.leaving == Leaving::Heard {
-            return Ok(None); // It came after the client had heard that nothing more is taken.
+            // It came after the client had heard that nothing more is taken.
+            if !end {
+                self.remember_cut_short(id);
+            }
+            return Ok(None);
         }
+        self.last_taken = id;
         let is_short = end && self.head.content_length.is_some_and(|length| length > 0);
         match outcome {
-            _ if self.streams.len() >= STREAMS_MAX => self.refuse(id, end, Code::RefusedStream),
+            _ if self.streams.len() >= STREAMS_MAX || self.heads_bytes > HEADS_BYTES_MAX => {
+                self.refuse(id, end, Code::RefusedStream)
+            }
             Outcome::Good if !is_short => {
+                self.heads_bytes += self.head.bytes();
                 self.streams.insert(id, Stream::new(self.head.clone(), T::default(), end));
                 Ok(Some(Event::Head { stream: id, end }))
             }
@@ -170,12 +178,12 @@ impl<T: Default> Connection<T> {
         let mut reading = Reading::new(head, false);
         let before = self.decoder.changes();
         let read = self.decoder.read(block, |name, value| reading.field(name, value));
-        let outcome = reading.end();
+        let (is_endless, outcome) = (reading.is_endless(), reading.end());
         if read.is_err() {
-            return broken(Code::Compression, "headers that cannot be read");
+            return unreadable(is_endless);
         }
         // If it told the decoder something, that is not what it was, and the same bytes will be read again.
-        if outcome == Outcome::Good {
+        if outcome == Outcome::Good && block.len() <= BLOCK_KEPT_BYTES {
             self.head_bytes.clear();
             self.head_bytes.extend_from_slice(block);
             self.head_changes = Some(before);
@@ -191,10 +199,11 @@ impl<T: Default> Connection<T> {
     ) -> Result<Option<Event<'b>>, Broken> {
         let mut trailers = Head::default(); // Nobody wants to know.
         let mut reading = Reading::new(&mut trailers, true);
-        if self.decoder.read(block, |name, value| reading.field(name, value)).is_err() {
-            return broken(Code::Compression, "headers that cannot be read");
+        let read = self.decoder.read(block, |name, value| reading.field(name, value));
+        let (is_endless, outcome) = (reading.is_endless(), reading.end());
+        if read.is_err() {
+            return unreadable(is_endless);
         }
-        let outcome = reading.end();
         let Some(stream) = self.streams.get_mut(&id) else {
             if self.cut_short.contains(&id) {
                 return Ok(None);
@@ -237,6 +246,8 @@ impl<T: Default> Connection<T> {
         if payload.len() != 4 {
             return broken(Code::FrameSize, "a reset of another length");
         }
+        // An answer that is not written yet is not wanted any more.
+        self.deliveries.retain(|(of, _)| *of != head.stream);
         if self.remove(head.stream).is_some() {
             self.resets += 1;
             if self.resets > RESETS_MAX {
@@ -266,8 +277,12 @@ impl<T: Default> Connection<T> {
         if self.settings > SETTINGS_MAX {
             return broken(Code::EnhanceYourCalm, "settings change too often");
         }
+        let room = self.stream_room;
         for [a, b, value @ ..] in settings {
             self.set(u16::from_be_bytes([*a, *b]), u32::from_be_bytes(*value))?;
+        }
+        if self.stream_room > room {
+            self.all_go_on()?;
         }
         frame::write(&mut self.out, kind::SETTINGS, flag::ACK, 0, &[]);
         Ok(())
@@ -280,17 +295,9 @@ impl<T: Default> Connection<T> {
                 return broken(Code::Protocol, "a setting that is neither on nor off");
             }
             setting::INITIAL_WINDOW_SIZE => {
-                let before = std::mem::replace(&mut self.stream_room, i64::from(value));
+                self.stream_room = i64::from(value);
                 if self.stream_room > WINDOW_MAX {
                     return broken(Code::FlowControl, "a window beyond all bounds");
-                }
-                if before < self.stream_room {
-                    if self.streams.values().any(|stream| stream.room + self.stream_room > WINDOW_MAX) {
-                        return broken(Code::FlowControl, "a window beyond all bounds");
-                    }
-                    let waiting = self.streams.iter().filter(|(_, stream)| stream.waiting.is_some());
-                    let waiting: Vec<StreamId> = waiting.map(|(id, _)| *id).collect();
-                    waiting.into_iter().for_each(|id| self.go_on(id));
                 }
             }
             setting::MAX_FRAME_SIZE => {
@@ -301,6 +308,17 @@ impl<T: Default> Connection<T> {
             }
             _ => {}
         }
+        Ok(())
+    }
+
+    /// There is more room on every call.
+    fn all_go_on(&mut self) -> Result<(), Broken> {
+        if self.streams.values().any(|stream| stream.room + self.stream_room > WINDOW_MAX) {
+            return broken(Code::FlowControl, "a window beyond all bounds");
+        }
+        let waiting = self.streams.iter().filter(|(_, stream)| stream.waiting.is_some());
+        let waiting: Vec<StreamId> = waiting.map(|(id, _)| *id).collect();
+        waiting.into_iter().for_each(|id| self.go_on(id));
         Ok(())
     }
 
@@ -384,6 +402,14 @@ impl<T: Default> Connection<T> {
         }
         Ok(())
     }
+}
+
+/// Headers that cannot be read, or that nobody wants to read to their end.
+fn unreadable<T>(is_endless: bool) -> Result<T, Broken> {
+    if is_endless {
+        return broken(Code::EnhanceYourCalm, "headers without end");
+    }
+    broken(Code::Compression, "headers that cannot be read")
 }
 
 /// On which call another depends.

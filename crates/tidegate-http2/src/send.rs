@@ -3,13 +3,13 @@
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use crate::bounds::{CONNECTION_WINDOW, CUT_SHORT_MAX, FRAME_BYTES_MAX, STREAM_WINDOW};
+use crate::bounds::{CONNECTION_WINDOW, CUT_SHORT_MAX, FRAME_BYTES_MAX, STREAM_WINDOW, WAITING_BYTES_MAX};
 use crate::connection::{Connection, LEAVING, Leaving, THERE};
 use crate::frame::{self, Code, HEAD_BYTES, PREFACE, flag, kind};
 use crate::head::Head;
 use crate::stream::{Delivery, Field, Stream, StreamId, Then, Waiting, WaitingThen};
 
-impl<T> Connection<T> {
+impl<T: Default> Connection<T> {
     /// What is to be written to the client. What was written is to be taken out.
     pub fn output(&mut self) -> &mut Vec<u8> {
         &mut self.out
@@ -20,9 +20,15 @@ impl<T> Connection<T> {
         self.greeted == PREFACE.len()
     }
 
-    /// The headers of a call, and what is remembered of it; none if it is gone.
+    /// What is in the output was written: all of it.
+    pub fn written(&mut self) {
+        self.deliveries.drain(..).for_each(|(_, delivery)| delivery.delivered());
+    }
+
+    /// The headers of a call, and what is remembered of it; none if it is gone, or answered.
     pub fn call(&mut self, id: StreamId) -> Option<(&Rc<Head>, &mut T)> {
-        self.streams.get_mut(&id).map(|stream| (&stream.head, &mut stream.state))
+        let stream = self.streams.get_mut(&id)?;
+        Some((stream.head.as_ref()?, &mut stream.state))
     }
 
     /// How many calls have not ended.
@@ -84,23 +90,29 @@ impl<T> Connection<T> {
                 if let Then::Trailers(fields) = then {
                     self.write_fields(id, None, fields, true);
                 }
-                if let Some(delivery) = delivery {
-                    delivery.delivered();
-                }
+                self.deliveries.extend(delivery.map(|delivery| (id, delivery)));
                 if then != Then::More {
                     self.answered(id);
                 }
+                true
+            }
+            _ if self.waiting_bytes + data.len() > WAITING_BYTES_MAX => {
+                self.reset(id, Code::EnhanceYourCalm);
+                false
             }
             waiting => {
                 let waiting = waiting.get_or_insert_default();
+                self.waiting_bytes += data.len();
                 waiting.data.extend_from_slice(data);
                 waiting.then = then.into();
                 waiting.delivery = delivery.or(waiting.delivery.take());
-                stream.is_answered = then != Then::More;
+                if then != Then::More {
+                    self.let_go(id);
+                }
                 self.go_on(id);
+                true
             }
         }
-        true
     }
 
     /// Waits until all that was sent on a call is on its way; says whether there still is such a call.
@@ -141,12 +153,13 @@ impl<T> Connection<T> {
     /// Takes no more calls: the client has heard that it should bring none.
     pub(crate) fn leave_now(&mut self) {
         self.leaving = Leaving::Heard;
-        self.write_go_away(self.last, Code::NoError);
+        self.write_go_away(self.last_taken, Code::NoError);
     }
 
     /// Lets go of all calls: the connection has ended.
     pub fn close(&mut self) {
         self.streams.clear();
+        self.deliveries.clear();
     }
 
     /// Is there nothing left to say? What stands in the output is to be written all the same.
@@ -198,6 +211,7 @@ impl<T> Connection<T> {
         stream.room -= bytes as i64;
         self.room -= bytes as i64;
         waiting.sent += bytes;
+        self.waiting_bytes -= bytes;
         if !is_all {
             // It waits for its own window, which calls it by its name, or in the line.
             if own_room > bytes as i64 && !waiting.is_in_line {
@@ -215,9 +229,7 @@ impl<T> Connection<T> {
             let fields: Vec<Field<'_>> = fields.iter().map(|(name, value)| (&**name, &**value)).collect();
             self.write_fields(id, None, &fields, true);
         }
-        if let Some(delivery) = delivery {
-            delivery.delivered();
-        }
+        self.deliveries.extend(delivery.map(|delivery| (id, delivery)));
         if !matches!(then, WaitingThen::More) {
             self.answered(id);
         }
@@ -227,10 +239,17 @@ impl<T> Connection<T> {
     fn answered(&mut self, id: StreamId) {
         self.resets = self.resets.saturating_sub(1);
         self.mistakes = self.mistakes.saturating_sub(1);
+        self.let_go(id);
+        self.forget_if_over(id);
+    }
+
+    /// Nothing more is asked about a call: what it said of itself, and what its server remembers of it, is not needed any more.
+    fn let_go(&mut self, id: StreamId) {
         if let Some(stream) = self.streams.get_mut(&id) {
             stream.is_answered = true;
+            stream.state = T::default();
+            self.heads_bytes -= stream.head.take().map_or(0, |head| head.bytes());
         }
-        self.forget_if_over(id);
     }
 
     pub(crate) fn forget_if_over(&mut self, id: StreamId) {
@@ -243,8 +262,12 @@ impl<T> Connection<T> {
     pub(crate) fn remove(&mut self, id: StreamId) -> Option<Stream<T>> {
         let stream = self.streams.remove(&id)?;
         self.release_connection(stream.unreleased);
-        if stream.waiting.as_ref().is_some_and(|waiting| waiting.is_in_line) {
-            self.line.retain(|waits| *waits != id);
+        self.heads_bytes -= stream.head.as_ref().map_or(0, |head| head.bytes());
+        if let Some(waiting) = &stream.waiting {
+            self.waiting_bytes -= waiting.data.len() - waiting.sent;
+            if waiting.is_in_line {
+                self.line.retain(|waits| *waits != id);
+            }
         }
         Some(stream)
     }

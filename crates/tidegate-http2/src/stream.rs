@@ -25,14 +25,15 @@ pub enum Then<'f> {
 
 /// Somebody who wants to know whether an answer was sent. Dropped, it was not: the client is gone, or took it back.
 pub trait Delivery: std::fmt::Debug {
-    /// It is on its way: the client has given it room.
+    /// It is on its way: it was written.
     fn delivered(self: Box<Self>);
 }
 
 /// A call. `T` is whatever its server has to remember of it.
 #[derive(Debug)]
 pub(crate) struct Stream<T> {
-    pub(crate) head: Rc<Head>,
+    /// What it says of itself, and what its server remembers of it; nothing once it is answered.
+    pub(crate) head: Option<Rc<Head>>,
     pub(crate) state: T,
     /// The client has said everything.
     pub(crate) is_heard: bool,
@@ -54,7 +55,7 @@ impl<T> Stream<T> {
     pub(crate) fn new(head: Rc<Head>, state: T, is_heard: bool) -> Self {
         let awaits = head.content_length;
         Self {
-            head,
+            head: Some(head),
             state,
             is_heard,
             is_answered: false,

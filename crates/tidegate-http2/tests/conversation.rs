@@ -389,16 +389,16 @@ fn calls_taken_back_end_the_connection_only_without_end() {
     let mut server = greeted();
     let mut streams = (1..).step_by(2);
     for round in 0..3 {
-        for stream in streams.by_ref().take(4_000) {
+        for stream in streams.by_ref().take(16_000) {
             assert_eq!(hear(&mut server, &taken_back(stream)).1, Ok(0), "round {round}");
         }
-        for stream in streams.by_ref().take(4_000) {
+        for stream in streams.by_ref().take(16_000) {
             heard(&mut server, &call(stream, b"a"));
             answer(&mut server, stream, b"b");
         }
         server.output().clear();
     }
-    let ended = streams.take(5_000).find_map(|stream| hear(&mut server, &taken_back(stream)).1.err());
+    let ended = streams.take(20_000).find_map(|stream| hear(&mut server, &taken_back(stream)).1.err());
     assert_eq!(ended.map(|broken| broken.code), Some(Code::EnhanceYourCalm));
 }
 
@@ -477,8 +477,10 @@ fn an_answer_waits_for_the_window_of_its_call() {
     );
     assert_eq!(waits(&mut server, &setting(4, 2)), (vec![], "on its way"), "three less: it is below nothing");
     assert_eq!(waits(&mut server, &window(1, 3)), (vec![], "on its way"));
-    assert_eq!(waits(&mut server, &window(1, 9)), (vec!["gh".into()], "delivered"));
+    assert_eq!(waits(&mut server, &window(1, 9)), (vec!["gh".into()], "on its way"));
     assert_eq!(server.calls(), 0);
+    server.written();
+    assert_eq!(state.get(), "delivered");
 
     // Parts of an answer use up one window.
     let mut server = greeted();
@@ -510,6 +512,69 @@ fn an_answer_waits_for_the_window_of_its_call() {
     heard(&mut server, &reset(5));
     assert_eq!(state.get(), "dropped");
     assert!(!server.send(5, b"more", Then::More, None));
+
+    // Also if it waited for nothing but to be written; and if it never is.
+    let answered = |server: &mut Server, stream| {
+        let state = Rc::new(Cell::new("on its way"));
+        heard(server, &call(stream, b"a"));
+        server.respond(stream, 200, &[GRPC], false);
+        server.send(stream, b"abc", WELL, Some(Box::new(Parcel(state.clone()))));
+        state
+    };
+    let states = [7, 9, 11].map(|stream| answered(&mut server, stream));
+    heard(&mut server, &reset(9));
+    assert_eq!(states.each_ref().map(|state| state.get()), ["on its way", "dropped", "on its way"]);
+    server.written();
+    assert_eq!(states.map(|state| state.get()), ["delivered", "dropped", "delivered"]);
+    let state = answered(&mut server, 13);
+    server.close();
+    assert_eq!(state.get(), "dropped");
+}
+
+#[test]
+fn few_bytes_that_stand_for_many_are_not_kept() {
+    // A value of 4000 bytes has a number: 15 references to it are nearly as much as a request may have.
+    let mut server = greeted();
+    let long = [&[0x83, 0x86, 0x84, 0x40, 1, b'x', 0x7f, 0xa1, 0x1e][..], &[b'y'; 4_000]].concat();
+    assert_eq!(heard(&mut server, &frame(HEADERS, END_HEADERS | END_STREAM, 1, &long)), ["1."]);
+    let heads = |stream: StreamId| {
+        let references = vec![0xbe; 14 + (stream / 2 % 2) as usize];
+        frame(HEADERS, END_HEADERS | END_STREAM, stream, &[&SHORT[..], &references].concat())
+    };
+    let taken =
+        (3..2_000).step_by(2).filter(|stream| !heard(&mut server, &heads(*stream)).is_empty()).count();
+    assert!((60..80).contains(&taken), "{taken} of 60 kB each");
+    assert!(said(&mut server).iter().all(|frame| (frame.0, &frame.3[..]) == (RST_STREAM, &[0, 0, 0, 7][..])));
+    // Those that are answered need no room, whether they are over or not.
+    assert!(heard(&mut server, &setting(4, 0)).is_empty());
+    (1..2_000).step_by(2).for_each(|stream| answer(&mut server, stream, b"a"));
+    assert!(server.calls() >= 60);
+    assert_eq!(heard(&mut server, &heads(2_001)), ["2001."]);
+    // And more than four times what a request may have is not even read to its end.
+    let references = vec![0xbe; 70];
+    let (_, ended) =
+        hear(&mut server, &frame(HEADERS, END_HEADERS, 2_003, &[&SHORT[..], &references].concat()));
+    assert_eq!(ended.map_err(|broken| broken.code), Err(Code::EnhanceYourCalm));
+}
+
+#[test]
+fn answers_that_nobody_takes_are_bounded() {
+    let mut server = greeted();
+    heard(&mut server, &setting(4, 0));
+    server.output().clear();
+    let large = vec![b'x'; 1 << 20];
+    for stream in [1, 3, 5, 7, 9] {
+        heard(&mut server, &call(stream, b"a"));
+        answer(&mut server, stream, &large);
+    }
+    let frames = kinds(&mut server);
+    assert_eq!(frames.last(), Some(&(RST_STREAM, 0, 9)), "four fit");
+    assert_eq!(server.calls(), 4);
+    // Who takes some, or takes one back, makes room.
+    heard(&mut server, &[reset(1), window(3, 20), call(11, b"a")].concat());
+    server.output().clear();
+    answer(&mut server, 11, &large);
+    assert_eq!(kinds(&mut server), [(HEADERS, END_HEADERS, 11)]);
 }
 
 /// Remembers that somebody was woken.

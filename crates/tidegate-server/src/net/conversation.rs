@@ -96,8 +96,18 @@ pub(super) async fn lead<C: Converse>(
 ) -> Result<(), String> {
     let line = Rc::new(Line::new());
     let patience = Box::pin(lose_patience(line.clone(), lifetime, phase, read.clone()));
-    let conversation =
-        Conversation { with, stream, line, rest: Vec::new(), written: 0, busy: 0, ends: None, patience };
+    let conversation = Conversation {
+        with,
+        stream,
+        line,
+        rest: Vec::new(),
+        is_held_back: false,
+        written: 0,
+        is_unsent: false,
+        busy: 0,
+        ends: None,
+        patience,
+    };
     conversation.await
 }
 
@@ -105,10 +115,12 @@ struct Conversation<C: Converse, S, P> {
     with: C,
     stream: S,
     line: Rc<Line<C::State>>,
-    /// What came of a frame that is not whole.
+    /// What came and was not heard: the beginning of a frame, or whatever came when there was too much to say already.
     rest: Vec<u8>,
-    /// How much of the output is.
+    is_held_back: bool,
+    /// How much of the output is written, and whether some of that has not been sent.
     written: usize,
+    is_unsent: bool,
     /// How many turns it has gone on without a rest.
     busy: u32,
     /// It ends when everything is written, because of this.
@@ -131,8 +143,10 @@ where
         this.leave_address(context.waker());
         let unwritten = this.write(context).map_err(|error| error.to_string())?;
         if unwritten == 0 && (this.ends.is_some() || this.line.with(|connection| connection.is_over())) {
-            let _gone = ready!(Pin::new(&mut this.stream).poll_shutdown(context));
-            return Poll::Ready(this.ends.map_or(Ok(()), |why| Err(why.into())));
+            if Pin::new(&mut this.stream).poll_shutdown(context).is_ready() {
+                return Poll::Ready(this.ends.map_or(Ok(()), |why| Err(why.into())));
+            }
+            return this.patience.as_mut().poll(context).map(|why| Err(why.into()));
         }
         if unwritten < OUTPUT_BYTES_MAX && this.ends.is_none() {
             match this.read(context) {
@@ -170,7 +184,7 @@ where
     fn write(&mut self, context: &mut Context<'_>) -> io::Result<usize> {
         let mut connection = self.line.connection.borrow_mut();
         let output = connection.output();
-        if output.is_empty() {
+        if output.is_empty() && !self.is_unsent {
             return Ok(0);
         }
         while self.written < output.len() {
@@ -178,55 +192,83 @@ where
                 Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
                 Poll::Ready(Ok(bytes)) => self.written += bytes,
                 Poll::Ready(Err(error)) => return Err(error),
-                Poll::Pending => return Ok(output.len() - self.written),
+                Poll::Pending => {
+                    let unwritten = output.len() - self.written;
+                    // Somebody who reads slowly and asks for more all the time never takes everything.
+                    if self.written >= unwritten {
+                        output.drain(..self.written);
+                        self.written = 0;
+                    }
+                    return Ok(unwritten);
+                }
             }
         }
         self.written = 0;
         output.clear();
         output.shrink_to(OUTPUT_KEPT_BYTES);
-        match Pin::new(&mut self.stream).poll_flush(context) {
+        connection.written();
+        // TLS may have taken it and not sent it.
+        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        self.is_unsent = flushed.is_pending();
+        match flushed {
             Poll::Ready(flushed) => flushed.map(|()| 0),
-            Poll::Pending => Ok(0), // By TLS, which goes on when the client takes more.
+            Poll::Pending => Ok(1),
         }
     }
 
-    /// Reads once, and has it answered; gives how much came.
+    /// Reads once, and has it answered; gives how much came. What was held back is answered first.
     fn read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        if self.is_held_back {
+            self.hear_with_rest(&[]);
+            return Poll::Ready(Ok(1));
+        }
         CAME.with_borrow_mut(|came| {
             let mut buffer = ReadBuf::new(came);
             ready!(Pin::new(&mut self.stream).poll_read(context, &mut buffer))?;
-            let bytes = buffer.filled().len();
             if self.rest.is_empty() {
                 let left = self.hear(buffer.filled());
                 self.rest.extend_from_slice(left);
             } else {
-                let mut all = std::mem::take(&mut self.rest);
-                all.extend_from_slice(buffer.filled());
-                let left = self.hear(&all).len();
-                all.drain(..all.len() - left);
-                self.rest = all;
+                self.hear_with_rest(buffer.filled());
             }
-            if self.rest.is_empty() {
-                self.rest = Vec::new(); // Many connections wait most of the time.
-            }
-            self.with.paused(&self.line);
-            Poll::Ready(Ok(bytes))
+            Poll::Ready(Ok(buffer.filled().len()))
         })
     }
 
-    /// Has what came answered; gives what is not whole.
+    /// Has what is left and what came answered.
+    fn hear_with_rest(&mut self, came: &[u8]) {
+        let mut all = std::mem::take(&mut self.rest);
+        all.extend_from_slice(came);
+        let left = self.hear(&all).len();
+        if left > 0 {
+            all.drain(..all.len() - left);
+            self.rest = all;
+        }
+    }
+
+    /// Has what came answered; gives what is not whole, or is held back.
     fn hear<'b>(&mut self, mut bytes: &'b [u8]) -> &'b [u8] {
+        self.is_held_back = false;
         loop {
-            let event = self.line.connection.borrow_mut().next(&mut bytes);
+            let mut connection = self.line.connection.borrow_mut();
+            if connection.output().len() >= OUTPUT_BYTES_MAX {
+                self.is_held_back = true;
+                break;
+            }
+            let event = connection.next(&mut bytes);
+            drop(connection);
             match event {
                 Ok(Some(event)) => self.with.heard(&self.line, event),
-                Ok(None) => return bytes,
+                Ok(None) => break,
                 Err(broken) => {
                     self.ends = Some(broken.why);
-                    return &[];
+                    bytes = &[];
+                    break;
                 }
             }
         }
+        self.with.paused(&self.line);
+        bytes
     }
 }
 

@@ -4,16 +4,14 @@
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use http_body::{Body, Frame};
 use tidegate_http2::{Field, Head, StreamId, Then};
-use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tonic_health::ServingStatus;
 use tonic_health::server::{HealthReporter, health_reporter};
@@ -89,9 +87,8 @@ impl Beside {
     pub(super) fn begin(&self, head: &Head, end: bool) -> Option<(Uploading, Answers)> {
         let path = std::str::from_utf8(head.path()).ok()?;
         let (_, route) = self.routes.iter().find(|(prefix, _)| path.starts_with(prefix))?;
-        let (sender, came) = mpsc::unbounded_channel();
-        let taken = Arc::new(AtomicUsize::new(0));
-        let mut request = Request::new(Upload { came, taken: taken.clone() });
+        let pipe = Arc::new(Mutex::new(Pipe { is_ended: end, ..Pipe::default() }));
+        let mut request = Request::new(Upload(pipe.clone()));
         *request.method_mut() = http::Method::from_bytes(head.method()).ok()?;
         *request.uri_mut() = path.parse().ok()?;
         *request.version_mut() = http::Version::HTTP_2;
@@ -100,8 +97,7 @@ impl Beside {
                 .headers_mut()
                 .append(HeaderName::from_bytes(name).ok()?, HeaderValue::from_bytes(value).ok()?);
         }
-        let sender = (!end).then_some(sender);
-        Some((Uploading { sender, taken }, Answers(route(request))))
+        Some((Uploading(pipe), Answers(route(request))))
     }
 }
 
@@ -128,49 +124,68 @@ where
     })
 }
 
-/// The body of a call, where it comes from.
-pub struct Uploading {
-    /// Bounded by what a client may send before something of it is released.
-    sender: Option<mpsc::UnboundedSender<Bytes>>,
-    taken: Arc<AtomicUsize>,
+/// The body of a call on its way. It holds no more than a client may send before something of it is released.
+#[derive(Default)]
+struct Pipe {
+    came: Vec<u8>,
+    is_ended: bool,
+    /// How much was taken, and not released.
+    taken: usize,
+    waker: Option<Waker>,
 }
+
+type Shared = Arc<Mutex<Pipe>>;
+
+fn lock(pipe: &Shared) -> MutexGuard<'_, Pipe> {
+    pipe.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Where it comes from.
+pub struct Uploading(Shared);
 
 impl Uploading {
     /// More of it came.
-    pub(super) fn add(&mut self, data: &[u8], end: bool) {
-        if let Some(sender) = self.sender.as_ref().filter(|_| !data.is_empty()) {
-            let _nobody_wants_it = sender.send(Bytes::copy_from_slice(data));
-        }
-        if end {
-            self.sender = None;
+    pub(super) fn add(&self, data: &[u8], end: bool) {
+        let mut pipe = lock(&self.0);
+        pipe.came.extend_from_slice(data);
+        pipe.is_ended |= end;
+        if let Some(waker) = pipe.waker.take() {
+            waker.wake();
         }
     }
 
-    /// How much of it was taken, and not released.
-    pub(super) fn taken(&self) -> Arc<AtomicUsize> {
-        self.taken.clone()
+    /// How much of it was taken since it was asked last.
+    pub(super) fn taken(&self) -> impl Fn() -> usize + 'static {
+        let pipe = self.0.clone();
+        move || std::mem::take(&mut lock(&pipe).taken)
     }
 }
 
-/// The same, where it goes.
-pub(crate) struct Upload {
-    came: mpsc::UnboundedReceiver<Bytes>,
-    taken: Arc<AtomicUsize>,
+impl Drop for Uploading {
+    fn drop(&mut self) {
+        self.add(&[], true);
+    }
 }
+
+/// Where it goes.
+pub(crate) struct Upload(Shared);
 
 impl Body for Upload {
     type Data = Bytes;
     type Error = Infallible;
 
     fn poll_frame(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.came.poll_recv(context).map(|came| {
-            let data = came?;
-            self.taken.fetch_add(data.len(), Ordering::Relaxed);
-            Some(Ok(Frame::data(data)))
-        })
+        let mut pipe = lock(&self.0);
+        if pipe.came.is_empty() && !pipe.is_ended {
+            pipe.waker = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        let came = std::mem::take(&mut pipe.came);
+        pipe.taken += came.len();
+        Poll::Ready((!came.is_empty()).then(|| Ok(Frame::data(came.into()))))
     }
 }
 
@@ -179,7 +194,7 @@ pub(super) struct Answers(Answer);
 
 impl Answers {
     /// Passes it on to the client, as fast as that takes it.
-    pub(super) async fn pass_on(self, line: &Line, stream: StreamId, taken: &AtomicUsize) {
+    pub(super) async fn pass_on(self, line: &Line, stream: StreamId, taken: impl Fn() -> usize) {
         let Ok(response) = timeout(MESSAGE_MAX, self.0).await else {
             return say_later(line, stream, Err(Failed::too_slow()), &[]);
         };
@@ -191,7 +206,7 @@ impl Answers {
         while !end {
             let frame = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await;
             let is_over = line.later(|connection| {
-                connection.release(stream, taken.swap(0, Ordering::Relaxed));
+                connection.release(stream, taken());
                 match frame.map(|frame| frame.map(Frame::into_data)) {
                     Some(Ok(Ok(data))) => !connection.send(stream, &data, Then::More, None),
                     Some(Ok(Err(frame))) => {

@@ -26,6 +26,9 @@ const MESSAGE_MAX: Duration = Duration::from_secs(5);
 /// A byte that says whether the message is compressed, and four for its length.
 const PREFIX_BYTES: usize = 5;
 
+/// How much of a path is told that nobody knows.
+const PATH_TOLD_BYTES: usize = 128;
+
 const GRPC_TIMEOUT: &str = "grpc-timeout";
 
 /// A call that failed.
@@ -55,7 +58,9 @@ impl Failed {
     }
 
     /// A call that nobody answers.
-    pub(super) fn unknown(path: &str) -> Self {
+    pub(super) fn unknown(path: &[u8]) -> Self {
+        // No longer than names are: a few bytes of a client may stand for many.
+        let path = String::from_utf8_lossy(&path[..path.len().min(PATH_TOLD_BYTES)]);
         Self::new(Code::Unimplemented, format!("there is no method {path}"))
     }
 

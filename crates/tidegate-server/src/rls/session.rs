@@ -191,7 +191,7 @@ impl Session {
         match self.beside.begin(head, end) {
             Some((uploading, answers)) => {
                 let (to, taken) = (line.clone(), uploading.taken());
-                let task = Task::begin(async move { answers.pass_on(&to, stream, &taken).await });
+                let task = Task::begin(async move { answers.pass_on(&to, stream, taken).await });
                 line.with(|connection| {
                     if let Some((_, doing)) = connection.call(stream) {
                         *doing = Doing::Beside(Box::new(uploading), task);
@@ -199,8 +199,7 @@ impl Session {
                 });
             }
             None => {
-                let path = String::from_utf8_lossy(head.path());
-                say(line, stream, Err(Failed::unknown(&path)), &[]);
+                say(line, stream, Err(Failed::unknown(head.path())), &[]);
             }
         }
     }
