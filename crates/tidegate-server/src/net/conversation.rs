@@ -321,3 +321,115 @@ async fn be_forsaken<T: Default>(line: &Line<T>, read: &Cell<usize>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+    use tokio::task::yield_now;
+
+    use super::*;
+
+    const GREETING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    const PING: &[u8] = b"\0\0\x08\x06\0\0\0\0\012345678";
+
+    /// Answers each call with so many bytes.
+    struct Says(usize);
+
+    impl Converse for Says {
+        type State = ();
+
+        fn heard(&mut self, line: &Rc<Line<()>>, event: Event<'_>) {
+            let (Event::Head { stream, .. } | Event::Data { stream, .. }) = event;
+            line.with(|connection| {
+                connection.respond(stream, 200, &[(b"x", &vec![b'y'; self.0])], true);
+            });
+        }
+
+        fn paused(&mut self, _: &Rc<Line<()>>) {}
+    }
+
+    type Patient = std::future::Pending<&'static str>;
+
+    /// A conversation with somebody who has so much room, and that one's end of it.
+    fn begin(says: usize, room: usize) -> (Conversation<Says, DuplexStream, Patient>, DuplexStream) {
+        let (client, stream) = duplex(room);
+        let conversation = Conversation {
+            with: Says(says),
+            stream,
+            line: Rc::new(Line::new()),
+            rest: Vec::new(),
+            is_held_back: false,
+            written: 0,
+            is_unsent: false,
+            busy: 0,
+            ends: None,
+            patience: Box::pin(pending()),
+        };
+        (conversation, client)
+    }
+
+    fn run(work: impl Future<Output = ()>) {
+        tokio::runtime::Builder::new_current_thread().build().expect("a runtime").block_on(work);
+    }
+
+    fn turn(conversation: &mut Conversation<Says, DuplexStream, Patient>) {
+        let polled = Pin::new(conversation).poll(&mut Context::from_waker(Waker::noop()));
+        assert!(polled.is_pending(), "it goes on");
+    }
+
+    #[test]
+    fn who_reads_slowly_and_asks_for_more_has_no_more_room() {
+        run(async {
+            let (mut conversation, mut client) = begin(0, 1 << 17);
+            client.write_all(GREETING).await.expect("room");
+            let (pings, mut slow) = (PING.repeat(3_000), [0; 30_000]);
+            let (mut read, mut at) = (0, 0);
+            for _ in 0..2_000 {
+                yield_now().await; // The runtime lets nobody go on for ever.
+                // As much as it can say; and it reads a part of what it is told.
+                at += pending_or(client.write(&pings[at..])).await.unwrap_or(0);
+                at %= pings.len();
+                turn(&mut conversation);
+                read += pending_or(client.read(&mut slow)).await.unwrap_or(0);
+                let output = conversation.line.with(|connection| connection.output().len());
+                assert!(output < 4 * OUTPUT_BYTES_MAX, "{output} bytes");
+            }
+            assert!(read > 10_000_000, "much was said meanwhile: {read}");
+        });
+    }
+
+    #[test]
+    fn what_makes_too_much_to_say_is_held_back_and_not_lost() {
+        run(async {
+            let (mut conversation, mut client) = begin(10_000, 1 << 17);
+            client.write_all(GREETING).await.expect("room");
+            let heads: Vec<u8> = (0..2_000_u32)
+                .flat_map(|number| {
+                    [&[0, 0, 3, 1, 5][..], &(2 * number + 1).to_be_bytes(), &[0x83, 0x86, 0x84]].concat()
+                })
+                .collect();
+            client.write_all(&heads).await.expect("room");
+            let (mut said, mut bytes) = (Vec::new(), [0; 100_000]);
+            for _ in 0..1_000 {
+                yield_now().await;
+                turn(&mut conversation);
+                let output = conversation.line.with(|connection| connection.output().len());
+                assert!(output < 2 * OUTPUT_BYTES_MAX, "{output} bytes");
+                let read = pending_or(client.read(&mut bytes)).await.unwrap_or(0);
+                said.extend_from_slice(&bytes[..read]);
+            }
+            assert!(said.len() > 2_000 * 10_000, "all are answered: {}", said.len());
+        });
+    }
+
+    /// What can be done without waiting.
+    async fn pending_or<T>(work: impl Future<Output = io::Result<T>>) -> Option<T> {
+        let mut work = std::pin::pin!(work);
+        match work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(done) => done.ok(),
+            Poll::Pending => None,
+        }
+    }
+}

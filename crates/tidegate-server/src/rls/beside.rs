@@ -203,7 +203,10 @@ impl Answers {
         line.later(|connection| {
             connection.respond(stream, head.status.as_u16(), &fields(&head.headers), end);
         });
-        while !end {
+        if end {
+            return;
+        }
+        loop {
             let frame = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await;
             let is_over = line.later(|connection| {
                 connection.release(stream, taken());

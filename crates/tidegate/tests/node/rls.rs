@@ -2,6 +2,7 @@
 
 use prost::Message as _;
 
+use crate::support::frames::{DATA, Frames, SETTINGS, call, frame, reset, streams};
 use crate::support::grpc::{SHOULD_RATE_LIMIT, framed};
 use crate::support::messages::{Descriptor, Override, Request, Response, Status, Value};
 use crate::support::{Grpc, Node, Setup, asks, at_once, descriptor, until};
@@ -413,6 +414,29 @@ async fn places_are_given_back_if_nobody_reads_the_answer() {
     drop((answer, send)); // It gives up: the stream is reset.
     until("the place is free", async || (node.used(body).await == [0]).then_some(())).await;
     connection.abort();
+}
+
+#[tokio::test]
+async fn places_of_calls_that_are_taken_back_at_once_are_given_back() {
+    let rules = "domain: shop\ndescriptors:\n  \
+                 - { key: conc, rate_limit: { limit: 1000, algorithm: concurrency, ttl: 1h, lease_id: lease } }\n";
+    let node = Node::start(rules);
+    let body = r#"{"descriptors": [{"entries": [{"key": "conc", "value": "a"}]}]}"#;
+    let message = asks("shop", [descriptor(&[("conc", "a")])]).encode_to_vec();
+    let mut frames = Frames::connect(node.rls).await;
+    // Calls and their ends come together, as they do from Envoy when a node has paused.
+    let both: Vec<u8> =
+        streams().take(100).flat_map(|stream| [call(stream, &message), reset(stream)].concat()).collect();
+    assert!(frames.send(&[both, call(201, &message)].concat()).await);
+    assert!(frames.find(DATA, 201).await.is_some());
+    until("all places but the last are free", async || (node.used(body).await == [1]).then_some(())).await;
+    // A connection that ends with its answers unread gives them back too, as far as they were not sent.
+    assert!(frames.send(&frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0])).await);
+    let calls: Vec<u8> = (203..303).step_by(2).flat_map(|stream| call(stream, &message)).collect();
+    assert!(frames.send(&calls).await);
+    until("places are taken", async || (node.used(body).await == [51]).then_some(())).await;
+    drop(frames);
+    until("they are free", async || (node.used(body).await == [1]).then_some(())).await;
 }
 
 #[tokio::test]

@@ -4,9 +4,10 @@
 use bytes::{Bytes, BytesMut};
 use prost::Message as _;
 
+use crate::support::frames::{DATA, END_STREAM, Frames, frame, head, streams};
 use crate::support::grpc::{SHOULD_RATE_LIMIT, framed};
 use crate::support::messages::{Descriptor, Response};
-use crate::support::{Failed, Grpc, Node, asks, descriptor};
+use crate::support::{Failed, Grpc, Node, asks, descriptor, until};
 
 const RULES: &str = "
 domain: shop
@@ -92,6 +93,33 @@ async fn a_message_that_does_not_come_ends_by_the_deadline_of_the_client() {
     let (response, _never_ended) = sender.send_request(request, false).expect("a stream");
     let response = crate::support::soon("an answer", response).await.expect("an answer");
     assert_eq!(response.headers()["grpc-status"], DEADLINE_EXCEEDED.to_string());
+}
+
+#[tokio::test]
+async fn messages_that_never_came_take_no_room_from_others() {
+    let node = crate::support::Setup::new(RULES).set("node-threads", "1").start();
+    let mut frames = Frames::connect(node.rls).await;
+    // Forty parts of 900 kB are more than is gathered at once. Nobody ends them, and nobody takes them back.
+    let mut numbers = streams();
+    for stream in numbers.by_ref().take(40) {
+        assert!(frames.send(&head(stream)).await);
+        let mut part = [&[0, 0, 14, 0, 0][..], &vec![b'x'; 900_000]].concat();
+        for piece in part.chunks_mut(16_000) {
+            assert!(frames.send_and_read(&frame(DATA, 0, stream, piece)).await);
+        }
+    }
+    // Their time is over after five seconds; then there is room for another message that comes in two parts.
+    until("room", async || {
+        let stream = numbers.next()?;
+        let message = framed(&asks("shop", [descriptor(&[("user", &format!("u{stream}"))])]).encode_to_vec());
+        let (one, two) = message.split_at(9);
+        let parts = [head(stream), frame(DATA, 0, stream, one), frame(DATA, END_STREAM, stream, two)];
+        assert!(frames.send(&parts.concat()).await);
+        let answer = frames.find(DATA, stream).await?;
+        let response = Response::decode(&answer.payload[5..]).expect("a response");
+        (response.overall_code == 1).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]
