@@ -11,7 +11,7 @@ use std::process::Command;
 use crate::{Failure, Outcome, shell, unknown};
 
 /// Each target, by the name of its file in `fuzz/fuzz_targets`.
-const TARGETS: &[&str] = &["load_rules", "write_rules", "talk_http2"];
+const TARGETS: &[&str] = &["load_rules", "talk_http2", "write_rules"];
 
 /// What inputs are first made from, with all that is below.
 const SEEDS: &[&str] = &["examples/rules", "crates/tidegate-config/tests/golden"];
