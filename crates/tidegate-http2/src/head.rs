@@ -107,8 +107,10 @@ impl<'h> Reading<'h> {
     }
 
     fn keep(&mut self, name: &[u8], value: &[u8]) {
-        let fits = if name.first() == Some(&b':') { self.pseudo(name) } else { self.regular(name, value) };
-        if !fits || !value.iter().all(|byte| is_value(*byte)) {
+        // What says what is asked for is looked at last: then it is there.
+        let fits = value.iter().all(|byte| is_value(*byte))
+            && if name.first() == Some(&b':') { self.pseudo(name) } else { self.regular(name, value) };
+        if !fits {
             self.is_malformed = true;
             return;
         }
@@ -119,6 +121,9 @@ impl<'h> Reading<'h> {
     }
 
     pub(crate) fn end(self) -> Outcome {
+        if self.is_malformed {
+            return Outcome::Malformed;
+        }
         let has = |which: usize| self.head.pseudo[which].is_some();
         let is_whole = match self.head.method() {
             _ if self.is_trailer => true,
@@ -126,9 +131,7 @@ impl<'h> Reading<'h> {
             b"CONNECT" => !has(SCHEME) && !has(PATH),
             _ => has(SCHEME) && !self.head.path().is_empty(),
         };
-        if self.is_malformed {
-            Outcome::Malformed
-        } else if self.bytes > HEADER_BYTES_MAX {
+        if self.bytes > HEADER_BYTES_MAX {
             Outcome::TooLarge
         } else if is_whole {
             Outcome::Good
@@ -251,6 +254,7 @@ mod tests {
             (":status", "200"),
             (":path", "/b"),
             (":protocol", "a"),
+            (":authority", "\0"),
             (":", "a"),
         ] {
             assert_eq!(with(&[more]), Outcome::Malformed, "{more:?}");
@@ -258,10 +262,15 @@ mod tests {
         assert_eq!(with(&[("content-length", "1"), ("content-length", "1")]), Outcome::Good);
         assert_eq!(with(&[("content-length", "1"), ("content-length", "2")]), Outcome::Malformed);
         assert_eq!(with(&[("a", "b"), (":authority", "c")]), Outcome::Malformed, "behind another");
-        for missing in 0..GOOD.len() {
+        for (wrong, field) in GOOD.iter().enumerate() {
+            let mut fields = GOOD;
+            fields[wrong].1 = "\n";
+            assert_eq!(read(&fields, false).0, Outcome::Malformed, "a wrong {}", field.0);
+        }
+        for (missing, field) in GOOD.iter().enumerate() {
             let mut fields = GOOD.to_vec();
             fields.remove(missing);
-            assert_eq!(read(&fields, false).0, Outcome::Malformed, "without {}", GOOD[missing].0);
+            assert_eq!(read(&fields, false).0, Outcome::Malformed, "without {}", field.0);
         }
         assert_eq!(read(&[(":method", "CONNECT"), (":path", "/")], false).0, Outcome::Malformed);
         let nowhere = [GOOD[0], GOOD[1], (":path", "")];

@@ -1,7 +1,7 @@
 //! The server's side of HTTP/2 (RFC 9113), as far as gRPC needs it: bytes in, events and bytes out. It knows no socket, no clock and no
 //! task, so that every conversation can be replayed; and it allocates nothing for a call whose headers are those of the one before.
 //!
-//! Start at [`Connection::next`]. Everything that a client can make large has a bound in [`bounds`].
+//! Start at [`Connection::next`]. Everything that a client can make large has a bound in `bounds.rs`.
 
 mod bounds; // how much of everything there may be
 mod frame; // frames, and what they are called

@@ -329,7 +329,7 @@ mod tests {
     use super::*;
 
     const GREETING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
-    const PING: &[u8] = b"\0\0\x08\x06\0\0\0\0\012345678";
+    const PING: &[u8] = b"\0\0\x08\x06\0\0\0\0\0pingping";
 
     /// Answers each call with so many bytes.
     struct Says(usize);
