@@ -40,7 +40,7 @@ const GROUPS: &[Group] = &[
     },
     Group {
         name: "fuzz",
-        about: "half a minute of `cargo xtask fuzz`: rule files that nobody would write",
+        about: "15 seconds of each target of `cargo xtask fuzz`",
         run: fuzz,
     },
     Group {
