@@ -38,11 +38,7 @@ const GROUPS: &[Group] = &[
         about: "the counters in memory under loom, in every order of a few threads, and under Miri",
         run: races,
     },
-    Group {
-        name: "fuzz",
-        about: "15 seconds of each target of `cargo xtask fuzz`",
-        run: fuzz,
-    },
+    Group { name: "fuzz", about: "15 seconds of each target of `cargo xtask fuzz`", run: fuzz },
     Group {
         name: "image",
         about: "a static binary, built with the profile of the tests, runs in an empty root as nobody",
