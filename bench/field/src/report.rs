@@ -90,13 +90,15 @@ fn disturbed(results: &Results) -> String {
         String::new()
     } else if most >= FILLED {
         format!(
-            "\n**The generator did not fill our server**: in closed loops with counters in memory it worked {percent:.0} % of the time, and \
-             waited for\ncalls for the rest. Times of the processor are compared; half of what it was seen to do is less than half of what it can do.\n"
+            "\n**The generator did not fill our server**: in closed loops with counters in memory it worked {percent:.0} % of the \
+             time, and waited for\ncalls for the rest. Times of the processor are compared; half of what it was seen to do is less \
+             than half of what it can do.\n"
         )
     } else {
         format!(
             "\n**The machine was busy with other work**: in closed loops our server got {percent:.0} % of its core. Times of the \
-             processor are\ncompared all the same; latencies are mostly waits for others' work, and shares of saturation are shares of what was left.\n"
+             processor are\ncompared all the same; latencies are mostly waits for others' work, and shares of saturation are \
+             shares of what was left.\n"
         )
     }
 }
