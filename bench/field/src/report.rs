@@ -79,7 +79,7 @@ fn head(results: &Results) -> String {
     )
 }
 
-/// A closed loop fills its core. Where nobody did, others did; where only ours did not, the generator cannot keep it busy.
+/// A closed loop fills its core. Where nobody did, others did; where only ours did not, it may be the generator.
 fn disturbed(results: &Results) -> String {
     const FILLED: f64 = 0.9;
     let busy = |word: &str| closed_median(results, word, Press::Full, Counts::server_busy).unwrap_or(0.0);
@@ -90,9 +90,9 @@ fn disturbed(results: &Results) -> String {
         String::new()
     } else if most >= FILLED {
         format!(
-            "\n**The generator did not fill our server**: in closed loops with counters in memory it worked {percent:.0} % of the \
-             time, and waited for\ncalls for the rest. Times of the processor are compared; half of what it was seen to do is less \
-             than half of what it can do.\n"
+            "\n**Our server was not filled**: in closed loops with counters in memory it worked {percent:.0} % of the time, and others of \
+             the same\nrun more. Either the generator is too slow for it or the machine did something else. Times of the processor \
+             are compared; half of\nwhat it was seen to do is less than half of what it can do.\n"
         )
     } else {
         format!(

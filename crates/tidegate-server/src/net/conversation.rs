@@ -27,8 +27,8 @@ const PING_EVERY: Duration = Duration::from_secs(30);
 const PONG_MAX: Duration = Duration::from_secs(10);
 /// How many turns a busy connection may have before it looks at the time.
 const BUSY_TURNS_MAX: u32 = 64;
-/// Room for answers that a connection keeps when all are written.
-const OUTPUT_KEPT_BYTES: usize = 8 << 10;
+/// Room for answers that a connection keeps when all are written: some hundreds, as many as come at once on a busy one.
+const OUTPUT_KEPT_BYTES: usize = 16 << 10;
 
 thread_local! {
     /// Where all connections of a thread read: what is left of it when it was answered is nearly always nothing.
