@@ -4,6 +4,7 @@
 use std::cell::{Cell, RefCell};
 use std::hash::{BuildHasher as _, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -440,7 +441,8 @@ impl Core {
     ) -> R {
         // Not as a guard: those are for a moment.
         let in_force = Guard::into_inner(self.node.rules.in_force());
-        let decided = caught(async {
+        // What waits is waited for where it is made: with a name of its own it would be kept twice, and there may be thousands.
+        let decided = caught(pin!(async {
             self.fault(query);
             let mut room = self.room();
             let (now, patience, otherwise) =
@@ -463,12 +465,12 @@ impl Core {
                         Decided::ByPolicy(OnStoreFailure::Error)
                     }
                 })
-            });
-            let result = result.await;
+            })
+            .await;
             self.keep(room);
             result
-        });
-        let decided = decided.await;
+        }))
+        .await;
         decided.unwrap_or_else(|_| view(Decided::ByPolicy(self.broken(&in_force, query))))
     }
 

@@ -35,7 +35,7 @@ impl Serve for Entrances {
 
     async fn answer(self: Rc<Self>, protocol: Protocol, request: Request<Incoming>) -> Response<Full<Bytes>> {
         match protocol {
-            Protocol::Debug => check::debug_page(&self.core, request).await,
+            Protocol::Debug => Box::pin(check::debug_page(&self.core, request)).await,
             Protocol::Rls | Protocol::Http => check::answer(self.core.clone(), request).await,
         }
     }

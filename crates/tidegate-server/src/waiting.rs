@@ -17,9 +17,9 @@ pub fn at_once<F: Future>(future: F) -> Option<F::Output> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Panicked;
 
-/// Waits for a future that may panic at any time; it is not asked again then.
-pub(crate) async fn caught<F: Future>(future: F) -> Result<F::Output, Panicked> {
-    let mut future = pin!(future);
+/// Waits for a future that may panic at any time; it is not asked again then. It stays where it is: in this one it would be kept twice,
+/// as it came and as it is waited for.
+pub(crate) async fn caught<F: Future>(mut future: Pin<&mut F>) -> Result<F::Output, Panicked> {
     poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
         Ok(polled) => polled.map(Ok),
         Err(_) => Poll::Ready(Err(Panicked)),
@@ -69,8 +69,8 @@ mod tests {
             tokio::task::yield_now().await;
             assert_eq!(1, 2, "broken on purpose");
         };
-        assert_eq!(run(caught(breaks)), Err(Panicked));
-        assert_eq!(run(caught(async { 5 })), Ok(5));
+        assert_eq!(run(caught(pin!(breaks))), Err(Panicked));
+        assert_eq!(run(caught(pin!(async { 5 }))), Ok(5));
     }
 
     #[test]

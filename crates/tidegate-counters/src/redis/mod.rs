@@ -25,6 +25,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use redis::Value;
+use smallvec::SmallVec;
 use tidegate_core::{Ask, Key, Limit, Micros, Numbers, Policy, Role, Secret, Tag};
 use tokio::time::Instant;
 
@@ -347,10 +348,10 @@ impl Counters for RedisCounters {
         let since = lane.store.denials.moment();
         let until = lane.deadline_of(batch.patience());
         // All are asked before any answer is waited for, so that they go out together.
-        let asked: Vec<_> = (0..batch.len())
+        let asked: SmallVec<[_; 1]> = (0..batch.len())
             .map(|request| flight::ask(lane, batch.takes(request), replicated, now, until))
             .collect();
-        let mut judged = Vec::with_capacity(asked.len());
+        let mut judged = SmallVec::<[_; 1]>::with_capacity(asked.len());
         for (request, asked) in asked.into_iter().enumerate() {
             judged.push(asked.judged(lane, batch.takes(request), now, until, since).await);
         }

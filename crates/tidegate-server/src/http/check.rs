@@ -60,7 +60,7 @@ pub(super) async fn answer(core: &Core, verb: Verb, request: Request<Incoming>) 
     let answered = match read::read(request.into_body()).await {
         Err(error) => Err(error),
         Ok(_) if !core.node.rules.is_loaded() => Err(HttpError::no_rules()),
-        Ok(bytes) if around.explain => explained(core, verb, bytes).await,
+        Ok(bytes) if around.explain => Box::pin(explained(core, verb, bytes)).await,
         Ok(bytes) => decide(core, verb, &around, &bytes).await,
     };
     let outcome = match &answered {

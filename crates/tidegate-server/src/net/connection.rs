@@ -130,8 +130,8 @@ async fn converse<S: Serve + 'static>(
         {
             request.extensions_mut().insert(Peer(peer));
         }
-        let answer = serves.clone().answer(protocol, request);
-        async { Ok::<_, Infallible>(answer.await) }
+        let serves = serves.clone();
+        async move { Ok::<_, Infallible>(serves.answer(protocol, request).await) }
     });
     let mut builder = http1::Builder::new();
     builder

@@ -1,5 +1,6 @@
 //! One call of `ShouldRateLimit`, from the bytes of the request to the bytes of the answer. Knows neither gRPC nor HTTP.
 
+use std::pin::Pin;
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -83,25 +84,33 @@ impl Core {
     ) -> Result<Answered, CallError> {
         match &self.hand {
             Hand::Memory(memory) => self.should_rate_limit_now(memory, &lease, message, standing, asker, out),
-            // A request is large, and a call that waits is moved: in a place of its own it is not.
-            Hand::Redis(_) => {
-                let waits = async move {
-                    let mut request = read(message)?;
-                    let domain = match self.asked(&request, standing, out)? {
-                        Ok(domain) => domain,
-                        Err(answered) => return Ok(answered),
-                    };
-                    self.settle(&mut request, domain).await;
-                    let (query, start) = (request.query(domain, &lease), out.len());
-                    let decided = self.decide_later(&query, &Asks::Planned, asker, |decided| {
-                        out.truncate(start);
-                        self.write(decided, &query, &lease, request.hits, out)
-                    });
-                    decided.await
-                };
-                Box::pin(waits).await
-            }
+            Hand::Redis(_) => self.should_rate_limit_later(lease, message, standing, asker, out).await,
         }
+    }
+
+    /// The same on counters elsewhere. A request is large, and a call that waits is moved: in a place of its own it is not.
+    fn should_rate_limit_later(
+        &self,
+        lease: LeaseId,
+        message: &[u8],
+        standing: Standing,
+        asker: &Asker<'_>,
+        out: &mut Vec<u8>,
+    ) -> Pin<Box<impl Future<Output = Result<Answered, CallError>>>> {
+        Box::pin(async move {
+            let mut request = read(message)?;
+            let domain = match self.asked(&request, standing, out)? {
+                Ok(domain) => domain,
+                Err(answered) => return Ok(answered),
+            };
+            self.settle(&mut request, domain).await;
+            let (query, start) = (request.query(domain, &lease), out.len());
+            self.decide_later(&query, &Asks::Planned, asker, |decided| {
+                out.truncate(start);
+                self.write(decided, &query, &lease, request.hits, out)
+            })
+            .await
+        })
     }
 
     /// The same on counters in memory. Not a future: what one keeps while it waits is moved with it, and this never does.
@@ -467,5 +476,20 @@ impl LeaseId {
 
     fn as_str(&self) -> &str {
         std::str::from_utf8(&self.digits).unwrap_or_default() // It is digits.
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// There are as many of them as calls that wait: when they were three times as large, a call on Redis took the node a fifth longer.
+    #[test]
+    fn a_call_that_waits_takes_little_room() {
+        fn bytes<A, B, C, D, E, F, Waits: Future>(_: fn(A, B, C, D, E, F) -> Pin<Box<Waits>>) -> usize {
+            size_of::<Waits>()
+        }
+        let waits = bytes(Core::should_rate_limit_later);
+        assert!(waits <= 3_300, "{waits} bytes");
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -127,7 +128,7 @@ impl Call {
     /// The same, when the counters have answered.
     pub(super) async fn answer_later(self, message: Bytes, out: &mut Vec<u8>) -> Told {
         let start = begin(out);
-        let decided = caught(self.decide_later(message, out)).await;
+        let decided = caught(pin!(self.decide_later(message, out))).await;
         let told = decided.unwrap_or_else(|_| Err(Failed::broken_off()));
         end(out, start);
         self.count(&told);
@@ -194,8 +195,7 @@ impl Call {
             let settled = tokio::task::spawn_local(async move {
                 let mut out = Vec::new();
                 let asker = Asker::at(came);
-                let asked = core.should_rate_limit_as(lease, &settling, standing, &asker, &mut out);
-                let answered = asked.await;
+                let answered = core.should_rate_limit_as(lease, &settling, standing, &asker, &mut out).await;
                 (answered, out)
             });
             let (answered, message_of_answer) = settled.await.map_err(|_| Failed::broken_off())?;
@@ -327,5 +327,14 @@ mod tests {
         for wrong in ["", "m", "20", "20x", "-1m", "+1m", "999999999m", "1.5S"] {
             assert_eq!(read(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn what_a_call_waits_with_takes_little_room() {
+        fn bytes<A, B, C, Waits: Future>(_: fn(A, B, C) -> Waits) -> usize {
+            size_of::<Waits>()
+        }
+        let waits = bytes(Call::answer_later);
+        assert!(waits <= 700, "{waits} bytes");
     }
 }
