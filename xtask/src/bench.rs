@@ -88,7 +88,7 @@ pub(crate) fn details() -> String {
          {SMOKE}  does it run at all?\n  \
          {WRITE}  write bench/redis.md and bench/redis.json, to be committed, instead of printing\n\n\
          control: calls nodes that know no caller, ten thousand and a million in turns, and edits a quota that three nodes on a real\n\
-         PostgreSQL have to hear of; prints Markdown: shares, bytes per key, times from edit to effect, goals. Six minutes; Linux, two\n\
+         PostgreSQL have to hear of; prints Markdown: shares, bytes per key, times from edit to effect, goals. Eight minutes; Linux, two\n\
          cores, 3 GB on disk.\n  \
          {QUICK}  short turns, three minutes\n  \
          {SMOKE}  few keys: does it run at all?\n  \

@@ -12,7 +12,7 @@ use tidegate_bench_common::requests::{Requests, shuffled};
 use tidegate_control::{ControlStore, Options, Override, Quota, Unit, Who};
 
 use crate::node::{DOMAIN, Node, TIER};
-use crate::plan::{Asking, Plan};
+use crate::plan::{Asking, LOADS, Plan};
 use crate::results::{Row, Weight};
 
 /// Records in one change.
@@ -46,10 +46,12 @@ pub(crate) fn measure(plan: &Plan, cores: Option<Cores>) -> Result<(Vec<Weight>,
         Ok(Weight { known: *known, rss_bytes: rss, told_bytes: told })
     });
     let weights = weights.collect::<Result<Vec<_>, String>>()?;
-    let mut rows: Vec<Row> = Asking::ALL
-        .iter()
-        .flat_map(|&asking| plan.known.map(|known| Row { asking, known, rounds: Vec::new() }))
-        .collect();
+    let mut rows = Vec::new();
+    for load in LOADS {
+        for asking in Asking::ALL {
+            rows.extend(plan.known.map(|known| Row { load, asking, known, rounds: Vec::new() }));
+        }
+    }
     for round in 0..plan.rounds {
         eprintln!("round {} of {}", round + 1, plan.rounds);
         for turn in turns(round, rows.len()) {
@@ -57,8 +59,10 @@ pub(crate) fn measure(plan: &Plan, cores: Option<Cores>) -> Result<(Vec<Weight>,
             let requests = &requests[row.asking as usize];
             let Some((_, node)) = nodes.iter().find(|(known, _)| *known == row.known) else { continue };
             let first = round * requests.len() / plan.rounds;
-            row.rounds
-                .push(asked(node, requests, first, |calls| generator::closed(calls, FEW, plan.span, None))?);
+            let load = row.load;
+            let counts =
+                asked(node, requests, first, |calls| generator::closed(calls, load, plan.span, None));
+            row.rounds.push(counts?);
         }
     }
     Ok((weights, rows))

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tidegate_bench_common::plan::{Scale, Span};
+use tidegate_bench_common::plan::{FEW, Load, MANY, Scale, Span};
+
+/// How they ask.
+pub(crate) const LOADS: [Load; 2] = [FEW, MANY];
 
 /// A run.
 pub(crate) struct Plan {

@@ -1,9 +1,10 @@
 //! Markdown from the raw numbers. Pure, so that a test can make the published page again.
 
 use tidegate_bench_common::figures::{Spread, median, thousands};
+use tidegate_bench_common::plan::Load;
 use tidegate_bench_common::results::Counts;
 
-use crate::plan::Asking;
+use crate::plan::{Asking, LOADS};
 use crate::results::{Results, Row, Weight};
 
 /// The whole page.
@@ -60,14 +61,18 @@ fn disturbed(results: &Results) -> String {
     }
 }
 
-fn row(results: &Results, asking: Asking, known: u32) -> Option<&Row> {
-    results.rows.iter().find(|row| row.asking == asking && row.known == known)
+fn row(results: &Results, load: Load, asking: Asking, known: u32) -> Option<&Row> {
+    results.rows.iter().find(|row| row.load == load && row.asking == asking && row.known == known)
 }
 
 /// A node's share of the calls that one makes that knows nobody.
-fn share(results: &Results, asking: Asking, known: u32) -> Option<Spread> {
-    let (ours, none) = (row(results, asking, known)?, row(results, asking, 0)?);
+fn share(results: &Results, load: Load, asking: Asking, known: u32) -> Option<Spread> {
+    let (ours, none) = (row(results, load, asking, known)?, row(results, load, asking, 0)?);
     Spread::of(ours.rounds.iter().zip(&none.rounds).map(|(ours, none)| ours.per_cpu_s() / none.per_cpu_s()))
+}
+
+fn shape(Load { connections, streams }: Load) -> String {
+    format!("{connections} × {streams}")
 }
 
 fn asked(results: &Results, asking: Asking) -> String {
@@ -77,25 +82,24 @@ fn asked(results: &Results, asking: Asking) -> String {
 fn goals(results: &Results) -> String {
     let mut text = String::from("| goal | measured | |\n|---|--:|---|\n");
     let word = |is_met: bool| if is_met { "met" } else { "**missed**" };
-    for asking in Asking::ALL {
-        for known in results.asked {
-            // A node that knows fewer than ask is asked about callers that it has no record of.
-            if known < results.asked[asking as usize] {
-                continue;
-            }
-            let (wish, told) = (
-                format!(
-                    "{} callers ask, {} are known: share ≥ 0.95",
+    for load in LOADS {
+        for asking in Asking::ALL {
+            for known in results.asked {
+                // A node that knows fewer than ask is asked about callers that it has no record of.
+                if known < results.asked[asking as usize] {
+                    continue;
+                }
+                let (measured, word) = match share(results, load, asking, known) {
+                    Some(share) => (share.spoken(), word(share.median >= 0.95)),
+                    None => ("-".into(), "not measured"),
+                };
+                text += &format!(
+                    "| {}, {} callers ask, {} are known: share ≥ 0.95 | {measured} | {word} |\n",
+                    shape(load),
                     asked(results, asking),
                     thousands(known)
-                ),
-                share(results, asking, known),
-            );
-            let (measured, word) = match told {
-                Some(share) => (share.spoken(), word(share.median >= 0.95)),
-                None => ("-".into(), "not measured"),
-            };
-            text += &format!("| {wish} | {measured} | {word} |\n");
+                );
+            }
         }
     }
     let mut on_all = results.edits.on_all_us.clone();
@@ -110,16 +114,17 @@ fn goals(results: &Results) -> String {
 
 fn known(results: &Results) -> String {
     let mut text = String::from(
-        "| callers that ask | known | × a node that knows nobody | calls per second of its processor | per second | busy |\n\
-         |--:|--:|--:|--:|--:|--:|\n",
+        "| connections × calls | callers that ask | known | × a node that knows nobody | calls per second of its processor | per second | busy |\n\
+         |---|--:|--:|--:|--:|--:|--:|\n",
     );
     for row in &results.rows {
         let middle = |figure: fn(&Counts) -> f64| median(row.rounds.iter().map(figure));
         text += &format!(
-            "| {} | {} | **{}** | [{:.1}] | {:.1} k | {:.0} % |\n",
+            "| {} | {} | {} | **{}** | [{:.1}] | {:.1} k | {:.0} % |\n",
+            shape(row.load),
             asked(results, row.asking),
             thousands(row.known),
-            share(results, row.asking, row.known).map_or("-".into(), Spread::spoken),
+            share(results, row.load, row.asking, row.known).map_or("-".into(), Spread::spoken),
             middle(Counts::per_cpu_s) / 1e3,
             middle(Counts::per_s) / 1e3,
             middle(Counts::server_busy) * 100.0,
@@ -180,8 +185,8 @@ fn how(results: &Results) -> String {
         "- A **node** is the program itself, built for release: `tidegate run --node-threads 1` with its default settings, counters in\n  \
          memory and one rule with a tier. What is known of callers is in SQLite: each has a tier, every tenth a limit of its own too.\n\
          - Nodes are processes of their own on one core; they take turns in {rounds} rounds, every other round backwards. All are\n  \
-         asked the same: 2 connections with 128 calls each in flight, callers in an order that no cache can guess. Of {} callers that\n  \
-         ask, the node in the middle knows {}.\n\
+         asked the same: over 2 connections with 128 calls each in flight, as a proxy asks, and over 64 with one; callers in an order\n  \
+         that no cache can guess. Of {} callers that ask, the node in the middle knows {}.\n\
          - **Memory** is what the system says is resident after every caller has asked; what was needed to read the records is in it.\n\
          - **Edits** are made by `PUT /admin/v1/quotas/…`; each node is asked by `POST /v1/check` until it says the new limit, so\n  \
          that a time has the looking in it. PostgreSQL waits for its disk. Nodes, database and bench share the machine.\n",
@@ -194,7 +199,7 @@ fn how(results: &Results) -> String {
 mod tests {
     use std::path::Path;
 
-    use tidegate_bench_common::plan::Scale;
+    use tidegate_bench_common::plan::{FEW, MANY, Scale};
 
     use super::*;
     use crate::results::{Edits, Machine};
@@ -239,14 +244,15 @@ mod tests {
     #[test]
     fn what_was_not_measured_is_said_so() {
         let text = goals(&empty());
-        assert_eq!(text.matches("not measured").count(), 3, "{text}");
+        assert_eq!(text.matches("not measured").count(), 6, "{text}");
         assert!(text.contains("| 2 ms | met |"), "{text}");
     }
 
     #[test]
     fn a_share_is_the_median_of_the_ratios_within_rounds() {
         let mut results = empty();
-        let row = |known, cpu_ns: &[u64]| Row {
+        let row = |load, known, cpu_ns: &[u64]| Row {
+            load,
             asking: Asking::All,
             known,
             rounds: cpu_ns
@@ -255,9 +261,13 @@ mod tests {
                 .collect(),
         };
         // The third round was disturbed, for both: the ratio is not.
-        results.rows = vec![row(0, &[8, 18, 90]), row(1_000_000, &[10, 20, 100])];
-        let share = share(&results, Asking::All, 1_000_000).expect("both were measured");
+        let few = [row(FEW, 0, &[8, 18, 90]), row(FEW, 1_000_000, &[10, 20, 100])];
+        let many = [row(MANY, 0, &[50]), row(MANY, 1_000_000, &[100])];
+        results.rows = many.into_iter().chain(few).collect();
+        let of = |load| share(&results, load, Asking::All, 1_000_000).expect("both were measured");
+        let share = of(FEW);
         assert_eq!((share.median, share.least, share.most), (0.9, 0.8, 0.9));
+        assert_eq!(of(MANY).median, 0.5, "loads are not mixed");
     }
 
     #[test]

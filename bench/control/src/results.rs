@@ -1,7 +1,7 @@
 //! The raw numbers of a run, as `bench/control.json` keeps them.
 
 use serde::{Deserialize, Serialize};
-use tidegate_bench_common::plan::Scale;
+use tidegate_bench_common::plan::{Load, Scale};
 use tidegate_bench_common::results::{Counts, rows};
 
 use crate::plan::Asking;
@@ -55,6 +55,7 @@ pub(crate) struct Weight {
 /// A load on a node, in every round.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Row {
+    pub(crate) load: Load,
     pub(crate) asking: Asking,
     pub(crate) known: u32,
     pub(crate) rounds: Vec<Counts>,

@@ -5,11 +5,11 @@ use std::rc::Rc;
 
 use tidegate_core::{Ask, Key, Limit, Micros, Policy, Role, Tag, admits};
 use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use super::denials::Moment;
 use super::encode::stays;
-use super::lane::{Lane, PartReply, Pending};
+use super::lane::{Lane, PartReply, Pending, gone};
 use super::replay;
 use crate::{Answer, Batch, Take, Unavailable};
 
@@ -134,14 +134,7 @@ impl Asked {
 
 /// The answer of one slot, if it comes in time.
 async fn answered(pending: Result<Pending, Unavailable>, until: Instant) -> Result<PartReply, Unavailable> {
-    match timeout_at(until, pending?).await {
-        Ok(Ok(reply)) => reply,
-        Ok(Err(_)) => Err(gone()),
-        Err(_) => {
-            let why = "the store did not answer before the deadline of the request; whether it was charged is not known";
-            Err(Unavailable { why: why.into() })
-        }
-    }
+    pending?.within(until).await
 }
 
 /// What a reply means for each of some takes.
@@ -159,10 +152,6 @@ fn alone(lane: &Lane, takes: &[Take<'_>], why: Unavailable, now: Micros) -> Resu
     let mut answers = vec![Answer::BLANK; takes.len()];
     let admitted = lane.store.alone.decide(takes, &vec![true; takes.len()], &why, now, &mut answers)?;
     Ok(Judged { admitted, answers, trouble: Some(why) })
-}
-
-fn gone() -> Unavailable {
-    Unavailable { why: "the thread that asked the store has ended".into() }
 }
 
 /// The takes of a request that are in one slot, with limits of their own: they may outlive whoever asked.
@@ -314,7 +303,7 @@ fn give_back(lane: &Rc<Lane>, part: &Part, charged: &[Answer], now: Micros) {
     // Whoever was refused because of them may be admitted from then on.
     let (lane, keys) = (lane.clone(), back.iter().map(|take| take.key).collect::<Vec<_>>());
     tokio::task::spawn_local(async move {
-        let _ = pending.await;
+        pending.over().await;
         keys.into_iter().for_each(|key| lane.store.denials.forget(key));
     });
 }

@@ -9,9 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::Value;
+use smallvec::SmallVec;
 use tidegate_core::{Key, Micros, Numbers};
 use tokio::sync::oneshot;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::encode::{Laws, Placed};
 use super::replay::{self, Told};
@@ -84,11 +85,43 @@ pub(super) struct PartReply {
     pub(super) now: Micros,
     /// Was it admitted?
     pub(super) admitted: bool,
-    values: Vec<Value>,
+    values: SmallVec<[Value; 2]>,
 }
 
 /// An answer that is on its way.
-pub(super) type Pending = oneshot::Receiver<Result<PartReply, Unavailable>>;
+pub(super) struct Pending {
+    reply: oneshot::Receiver<Result<PartReply, Unavailable>>,
+    /// When its call ends, if by nothing else then by its own deadline.
+    ends: Instant,
+}
+
+impl Pending {
+    /// The answer, if it comes until then.
+    pub(super) async fn within(self, until: Instant) -> Result<PartReply, Unavailable> {
+        // A timer only where the call has more time than whoever asks: by default it has less, and there is one for all that go together.
+        let reply = match self.ends <= until {
+            true => Some(self.reply.await),
+            false => timeout_at(until, self.reply).await.ok(),
+        };
+        match reply {
+            Some(Ok(reply)) => reply,
+            Some(Err(_)) => Err(gone()),
+            None => {
+                let why = "the store did not answer before the deadline of the request; whether it was charged is not known";
+                Err(Unavailable { why: why.into() })
+            }
+        }
+    }
+
+    /// Waits until there is one, or never will be.
+    pub(super) async fn over(self) {
+        let _ = self.reply.await;
+    }
+}
+
+pub(super) fn gone() -> Unavailable {
+    Unavailable { why: "the thread that asked the store has ended".into() }
+}
 
 impl PartReply {
     /// What the store said of each take of a request that was asked at `now`.
@@ -97,8 +130,8 @@ impl PartReply {
         lane: &Lane,
         takes: &[Take<'_>],
         now: Micros,
-    ) -> Result<Vec<Told<'_>>, Unavailable> {
-        let mut all = Vec::with_capacity(takes.len());
+    ) -> Result<SmallVec<[Told<'_>; 2]>, Unavailable> {
+        let mut all = SmallVec::with_capacity(takes.len());
         for (value, take) in self.values.iter().zip(takes) {
             let Value::BulkString(bytes) = value else { return Err(garbled()) };
             let reference = lane.store.reference_start(take, now);
@@ -218,15 +251,15 @@ impl Lane {
         }
         let around = Micros::new(now.get().saturating_add_signed(self.ahead_us.get()));
         parcel.add(&self.store, takes, now, around);
-        let (sender, pending) = oneshot::channel();
+        let (sender, reply) = oneshot::channel();
         parcel.waiting.push((takes.len(), sender));
-        let server = parcel.server;
+        let (server, ends) = (parcel.server, parcel.until.unwrap_or_else(|| self.deadline()));
         self.count(server, 1);
         if !self.scheduled.replace(true) {
             let lane = self.clone();
             tokio::task::spawn_local(async move { lane.send_all() });
         }
-        Ok(pending)
+        Ok(Pending { reply, ends })
     }
 
     /// How many requests wait for a server.
@@ -369,7 +402,7 @@ fn parts(answer: Value, takes: &[usize]) -> Result<Vec<Result<PartReply, Unavail
         return Err(garbled());
     }
     let part = |(letter, takes): (u8, &usize)| {
-        let values: Vec<Value> = values.by_ref().take(*takes).collect();
+        let values: SmallVec<[Value; 2]> = values.by_ref().take(*takes).collect();
         match letter {
             b'a' | b'r' => Ok(PartReply { now, admitted: letter == b'a', values }),
             b'f' => Err(Unavailable {

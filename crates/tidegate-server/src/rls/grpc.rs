@@ -205,14 +205,14 @@ impl Call {
             return Ok((answered.admitted, held));
         }
         // Dropped while it waits, this gives back what the counters may be about to give.
-        let mut held = Box::new(self.holding(message.clone(), lease));
+        let mut held = self.holding(message.clone(), lease);
         let asker = self.asker();
         let answered = self.core.should_rate_limit_as(lease, &message, self.standing, &asker, out).await;
         if !answered.as_ref().is_ok_and(|answered| answered.lease.is_some()) {
             held.in_vain = false;
         }
         let Answered { admitted, lease } = answered?;
-        Ok((admitted, lease.map(|_| held)))
+        Ok((admitted, lease.map(|_| Box::new(held))))
     }
 
     /// Are its counters here, so that it need not wait?
