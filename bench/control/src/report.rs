@@ -114,7 +114,8 @@ fn goals(results: &Results) -> String {
 
 fn known(results: &Results) -> String {
     let mut text = String::from(
-        "| connections × calls | callers that ask | known | × a node that knows nobody | calls per second of its processor | per second | busy |\n\
+        "| connections × calls | callers that ask | known | × a node that knows nobody | calls per second of its processor | \
+         per second | busy |\n\
          |---|--:|--:|--:|--:|--:|--:|\n",
     );
     for row in &results.rows {
