@@ -124,6 +124,8 @@ impl Table<'_> {
     async fn step(&mut self, number: usize, request: &Request) {
         let by_json = self.dice.once_in(3);
         let (before, _) = self.counters(THEIR_PREFIX);
+        let (our_before, _) = self.counters(OUR_PREFIX);
+        let known: Vec<String> = before.keys().chain(our_before.keys()).cloned().collect();
         let began = self.now_s();
         let theirs = ask(&self.theirs, request, by_json, &self.clock).await;
         let ours = ask(&self.ours, request, by_json, &self.clock).await;
@@ -141,7 +143,7 @@ impl Table<'_> {
         } else {
             self.report.compared += 1;
             let step = self.known(request, &theirs.answer, before, began);
-            forget_expired(&step, &mut theirs.counters, &mut ours.counters);
+            forget_expired(&step, &known, &mut theirs.counters, &mut ours.counters);
             let (expected, applied) = step.expected(&theirs, self.game.differences);
             applied.iter().for_each(|name| *self.report.applied.entry(name).or_default() += 1);
             let mut wrong = Vec::new();
@@ -294,10 +296,10 @@ impl Table<'_> {
     }
 }
 
-/// Times to live are random there: what nobody asked for may be gone from one and not from the other.
-fn forget_expired(step: &Step, theirs: &mut Counters, ours: &mut Counters) {
+/// Times to live are random there: what nobody asked for may be gone from one and not from the other, also before the step.
+fn forget_expired(step: &Step, known: &[String], theirs: &mut Counters, ours: &mut Counters) {
     let is_touched = |name: &String| step.takes.iter().flatten().any(|take| take.counter == *name);
-    for name in step.before.keys().filter(|name| !is_touched(name)) {
+    for name in known.iter().filter(|name| !is_touched(name)) {
         if !theirs.contains_key(name) || !ours.contains_key(name) {
             theirs.remove(name);
             ours.remove(name);
