@@ -486,7 +486,8 @@ mod tests {
     /// There are as many of them as calls that wait: when they were three times as large, a call on Redis took the node a fifth longer.
     #[test]
     fn a_call_that_waits_takes_little_room() {
-        fn bytes<A, B, C, D, E, F, Waits: Future>(_: fn(A, B, C, D, E, F) -> Pin<Box<Waits>>) -> usize {
+        type Begin<A, B, C, D, E, F, Waits> = fn(A, B, C, D, E, F) -> Pin<Box<Waits>>;
+        fn bytes<A, B, C, D, E, F, Waits: Future>(_: Begin<A, B, C, D, E, F, Waits>) -> usize {
             size_of::<Waits>()
         }
         let waits = bytes(Core::should_rate_limit_later);
