@@ -483,7 +483,7 @@ impl LeaseId {
 mod tests {
     use super::*;
 
-    /// There are as many of them as calls that wait: when they were three times as large, a call on Redis took the node a fifth longer.
+    /// There are as many of them as calls that wait. They were twice as large when what waits was kept twice.
     #[test]
     fn a_call_that_waits_takes_little_room() {
         type Begin<A, B, C, D, E, F, Waits> = fn(A, B, C, D, E, F) -> Pin<Box<Waits>>;
