@@ -407,11 +407,32 @@ impl Book {
         plan: &mut Plan<'b>,
         recorder: &mut impl Recorder,
     ) {
+        self.begin_plan(query, callers, plan);
+        self.finish_plan(query, callers, plan, recorder);
+    }
+
+    /// The first step of a plan: it begins to fetch what the second needs and is far away in memory. Whoever has several requests to plan
+    /// begins all plans before any is finished, and waits for little.
+    pub fn begin_plan<'b>(&'b self, query: &Query<'_>, callers: Option<Callers<'_>>, plan: &mut Plan<'b>) {
         plan.clear();
-        let Some(domain) = self.domains.get(query.domain) else {
+        plan.domain = self.domains.get(query.domain);
+        let callers = callers.filter(|callers| !callers.quotas.is_empty());
+        if let (Some(domain), Some(callers)) = (plan.domain, callers) {
+            plan.name_callers(domain, query, callers);
+        }
+    }
+
+    /// The second step, for the same request: all else.
+    pub fn finish_plan<'b>(
+        &'b self,
+        query: &Query<'_>,
+        callers: Option<Callers<'_>>,
+        plan: &mut Plan<'b>,
+        recorder: &mut impl Recorder,
+    ) {
+        let Some(domain) = plan.domain else {
             return recorder.record(Event::DomainUnknown);
         };
-        plan.domain = Some(domain);
         if domain.disabled {
             return recorder.record(Event::DomainDisabled);
         }

@@ -41,6 +41,8 @@ mod pattern; // wildcards
 mod rule; // a limit, where it stands, and what its verdict is for
 mod reserved; // charges that are settled later
 
+mod near; // memory that will be needed soon
+
 mod quota; // what is kept about single callers
 mod shelf; // where they are found
 
@@ -64,6 +66,7 @@ pub use key::{Key, KeyParts, Secret, Tag};
 pub use limit::{
     AMOUNT_MAX, Algorithm, Charge, LOG_AMOUNT_MAX, Limit, LimitError, PLACES_MAX, SUB_WINDOWS_MAX,
 };
+pub use near::bring_near;
 pub use numbers::{ListTold, Numbers};
 pub use packed::{Class, Era, Packed};
 pub use plan::{Fate, Found, GrantedBy, Plan, Planned};

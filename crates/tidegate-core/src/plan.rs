@@ -4,10 +4,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::book::{Book, Domain, Matching};
-use crate::quota::OtherName;
+use crate::quota::{OtherName, Place};
 use crate::{
     Algorithm, Ask, Callers, Charge, Descriptor, Entry, Grant, Key, LOG_AMOUNT_MAX, Limit, LimitError,
-    OwnLimit, PathEntry, Query, Role, Rule, RuleDraft, Tag, Terms,
+    OwnLimit, PathEntry, Query, Role, Rule, RuleDraft, Tag, Terms, bring_near,
 };
 
 /// A rule, or a limit of the request's own, that a descriptor found, and what became of it.
@@ -114,6 +114,8 @@ pub(crate) struct Known {
 pub(crate) struct Named {
     /// Which entry of the request.
     pub(crate) at: usize,
+    /// Where its records are, if there are any.
+    place: Place,
     /// Whose records it leads to, among those that the plan has.
     pub(crate) quota: Option<usize>,
 }
@@ -159,26 +161,44 @@ impl<'b> Plan<'b> {
         self.exempt = false;
         self.found.clear();
         self.takes.clear();
-        if let Some(known) = self.callers.pop() {
-            self.near = Some(known.terms);
-            self.callers.clear();
+        // What one caller has for itself would only be in the way.
+        if let Some(shared) = self.callers.pop().map(|known| known.terms).filter(|terms| terms.is_shared()) {
+            self.near = Some(shared);
         }
+        self.callers.clear();
         self.named.clear();
         self.own.clear();
         self.names.clear();
     }
 
-    /// Looks up the callers that a request names.
-    pub(crate) fn recognise(&mut self, domain: &Domain, query: &Query<'_>, callers: Callers<'_>) {
+    /// Finds the callers that a request names, and has the memory brought near in which they are kept.
+    #[inline]
+    pub(crate) fn name_callers(&mut self, domain: &Domain, query: &Query<'_>, callers: Callers<'_>) {
         for (at, entry) in query.entries.iter().enumerate() {
             if *entry.key == *domain.quota_key() {
                 // Nearly always all descriptors speak of one.
-                let quota = match self.named.last() {
-                    Some(last) if query.entries[last.at].value == entry.value => last.quota,
-                    _ => self.look_up(domain, query, at, callers),
-                };
-                self.named.push(Named { at, quota });
+                let again = self.named.last().filter(|last| query.entries[last.at].value == entry.value);
+                let place = again.map(|last| last.place).unwrap_or_else(|| {
+                    let place = callers.quotas.place(entry.value);
+                    callers.quotas.bring_near(place);
+                    place
+                });
+                self.named.push(Named { at, place, quota: None });
             }
+        }
+    }
+
+    /// Looks up what is kept about them.
+    #[inline]
+    pub(crate) fn recognise(&mut self, domain: &Domain, query: &Query<'_>, callers: Callers<'_>) {
+        let value = |named: &Named| query.entries[named.at].value;
+        for number in 0..self.named.len() {
+            let named = self.named[number];
+            let before = number.checked_sub(1).map(|before| self.named[before]);
+            self.named[number].quota = match before.filter(|before| value(before) == value(&named)) {
+                Some(before) => before.quota,
+                None => self.look_up(domain, query, named, callers),
+            };
         }
     }
 
@@ -188,19 +208,20 @@ impl<'b> Plan<'b> {
         &mut self,
         domain: &Domain,
         query: &Query<'_>,
-        at: usize,
+        named: Named,
         callers: Callers<'_>,
     ) -> Option<usize> {
-        let caller = query.entries[at].value;
+        let caller = query.entries[named.at].value;
         let known = self.callers.iter().position(|known| query.entries[known.at].value == caller);
         if known.is_some() {
             return known;
         }
-        let terms = callers.quotas.of_near(caller, &mut self.near)?;
+        let terms = callers.quotas.at(named.place, &mut self.near)?;
         if !terms.is_of(domain) {
             return None;
         }
-        self.callers.push(Known { at, terms });
+        terms.overrides.first().into_iter().for_each(bring_near);
+        self.callers.push(Known { at: named.at, terms });
         Some(self.callers.len() - 1)
     }
 

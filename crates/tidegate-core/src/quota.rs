@@ -6,20 +6,22 @@
 //! next waits for it, so there are few: a caller is a keyed hash of its name in a table that is searched in place, and callers who differ
 //! in nothing but their names share what else is kept about them ([`Terms`]).
 //!
-//! 71 bits of a hash stand for a name. That any of a million unknown names is taken for one of a million known ones has a probability of
-//! 4 in 10 thousand million, and nobody outside can look for it: the hash is keyed, anew by each process.
+//! 63 bits of a hash stand for a name. That any of a million unknown names is taken for one of a million known ones has a probability of
+//! one in nine million, and nobody outside can look for it: the hash is keyed, anew by each process.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use hashbrown::HashMap;
 
-use crate::shelf::{Mark, Shelf};
+use crate::near::bring_near_address;
+use crate::shelf::{Mark, Shelf, Whereabouts};
 use crate::{DEPTH_MAX, Domain, Entry, KeyParts, Micros, Secret, Unit};
 
-/// Readers of different callers rarely meet in one of so many.
-const SHARDS: usize = 256;
+/// Readers of different callers rarely meet in one of so many, and all of them stay near.
+const SHARDS: usize = 1 << SHARD_BITS;
+const SHARD_BITS: u32 = 6;
 
 /// What a caller may have, and in which time.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -222,7 +224,12 @@ impl Terms {
 
     /// What it takes that is not shared with others.
     fn own_bytes(&self) -> usize {
-        if self.overrides.is_empty() && self.more.is_none() { 0 } else { self.bytes() }
+        if self.is_shared() { 0 } else { self.bytes() }
+    }
+
+    /// Do all have the same who have this tier and nothing else?
+    pub(crate) fn is_shared(&self) -> bool {
+        self.overrides.is_empty() && self.more.is_none()
     }
 
     /// Is it about a caller in this domain?
@@ -294,7 +301,38 @@ pub struct Quotas {
     granting_tiers: AtomicUsize,
 }
 
-type Shard = RwLock<Shelf<Arc<Terms>>>;
+/// Some of the callers. The lock and what is read first under it share a cache line.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Shard {
+    shelf: RwLock<Shelf<Arc<Terms>>>,
+    /// Where the shelf's slots are, for whoever does not hold the lock: a hint, and no more.
+    start: AtomicUsize,
+    slots: AtomicUsize,
+}
+
+impl Shard {
+    #[inline]
+    fn read(&self) -> RwLockReadGuard<'_, Shelf<Arc<Terms>>> {
+        self.shelf.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change<R>(&self, change: impl FnOnce(&mut Shelf<Arc<Terms>>) -> R) -> R {
+        let mut shelf = self.shelf.write().unwrap_or_else(PoisonError::into_inner);
+        let result = change(&mut shelf);
+        let Whereabouts { start, slots } = shelf.whereabouts();
+        self.start.store(start, Ordering::Relaxed);
+        self.slots.store(slots, Ordering::Relaxed);
+        result
+    }
+}
+
+/// Where a caller is kept, if it is: by a hash of its name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    shard: u8,
+    mark: Mark,
+}
 
 /// A tier, and whether its caller is not limited at all.
 type Plain = (Option<Arc<str>>, bool);
@@ -312,7 +350,7 @@ impl Default for Quotas {
     fn default() -> Self {
         Self {
             hasher: hasher(),
-            shards: (0..SHARDS).map(|_| RwLock::default()).collect(),
+            shards: (0..SHARDS).map(|_| Shard::default()).collect(),
             plain: Mutex::default(),
             tiers: RwLock::new(Arc::new([])),
             callers: AtomicUsize::new(0),
@@ -349,28 +387,31 @@ impl Quotas {
 
     /// What all of them take in memory, the table included.
     pub fn bytes(&self) -> usize {
-        let tables =
-            self.shards.iter().map(|shard| shard.read().unwrap_or_else(PoisonError::into_inner).bytes());
+        let tables = self.shards.iter().map(|shard| shard.read().bytes());
         self.bytes.load(Ordering::Relaxed) + tables.sum::<usize>()
     }
 
     /// What is kept about a caller.
     pub fn of(&self, caller: &str) -> Option<Arc<Terms>> {
-        self.of_near(caller, &mut None)
+        if self.callers.load(Ordering::Relaxed) == 0 { None } else { self.at(self.place(caller), &mut None) }
     }
 
-    /// The same, in the hand of somebody who has `near` from the last time. Mostly it is that again: then no reference is counted, in a
-    /// place where every thread would count.
+    /// What is kept at a place, in the hand of somebody who has `near` from the last time. Mostly it is that again: then no reference is
+    /// counted, in a place where every thread would count.
     #[inline]
-    pub(crate) fn of_near(&self, caller: &str, near: &mut Option<Arc<Terms>>) -> Option<Arc<Terms>> {
-        if self.callers.load(Ordering::Relaxed) == 0 {
-            return None;
-        }
-        let (shard, mark) = self.place(caller);
-        let shard = shard.read().unwrap_or_else(PoisonError::into_inner);
-        let terms = shard.get(mark)?;
+    pub(crate) fn at(&self, place: Place, near: &mut Option<Arc<Terms>>) -> Option<Arc<Terms>> {
+        let shelf = self.shards[usize::from(place.shard)].read();
+        let terms = shelf.get(place.mark)?;
         let again = near.take_if(|near| Arc::ptr_eq(near, terms));
         again.or_else(|| Some(terms.clone()))
+    }
+
+    /// Asks for the memory that a place is in, for whoever will look there soon.
+    #[inline]
+    pub(crate) fn bring_near(&self, place: Place) {
+        let shard = &self.shards[usize::from(place.shard)];
+        let (start, slots) = (shard.start.load(Ordering::Relaxed), shard.slots.load(Ordering::Relaxed));
+        bring_near_address(Whereabouts { start, slots }.home_of::<Arc<Terms>>(place.mark));
     }
 
     /// Keeps this about a caller, in place of what was kept before.
@@ -380,10 +421,9 @@ impl Quotas {
         if !overrides.is_empty() || more.is_some() {
             terms = Arc::new(Terms { tier: terms.tier.clone(), overrides, whitelisted, more });
         }
-        let (shard, mark) = self.place(&caller);
-        let mut shard = shard.write().unwrap_or_else(PoisonError::into_inner);
+        let Place { shard, mark } = self.place(&caller);
         self.bytes.fetch_add(terms.own_bytes(), Ordering::Relaxed);
-        match shard.put(mark, terms) {
+        match self.shards[usize::from(shard)].change(|shelf| shelf.put(mark, terms)) {
             Some(before) => drop(self.bytes.fetch_sub(before.own_bytes(), Ordering::Relaxed)),
             None => drop(self.callers.fetch_add(1, Ordering::Relaxed)),
         }
@@ -405,8 +445,8 @@ impl Quotas {
 
     /// Forgets a caller; says whether anything was kept.
     pub fn remove(&self, caller: &str) -> bool {
-        let (shard, mark) = self.place(caller);
-        let gone = shard.write().unwrap_or_else(PoisonError::into_inner).remove(mark);
+        let Place { shard, mark } = self.place(caller);
+        let gone = self.shards[usize::from(shard)].change(|shelf| shelf.remove(mark));
         if let Some(gone) = &gone {
             self.gone(gone);
         }
@@ -416,14 +456,14 @@ impl Quotas {
     /// All that is kept will be put now, whether it changed or not.
     pub fn begin(&self) {
         for shard in &self.shards {
-            shard.write().unwrap_or_else(PoisonError::into_inner).doubt_all();
+            shard.change(Shelf::doubt_all);
         }
     }
 
     /// All that is kept has been put: forgets every caller for whom nothing was since the beginning.
     pub fn end(&self) {
         for shard in &self.shards {
-            shard.write().unwrap_or_else(PoisonError::into_inner).drop_doubtful(|terms| self.gone(terms));
+            shard.change(|shelf| shelf.drop_doubtful(|terms| self.gone(terms)));
         }
     }
 
@@ -461,11 +501,11 @@ impl Quotas {
         granted(&tier.overrides, walked, now)
     }
 
-    /// Where a caller is kept: by other bits of the hash of its name than those that are compared there.
+    /// Where a caller is kept: the highest bits of the hash of its name say in which shard, the lowest where there.
     #[inline]
-    fn place(&self, caller: &str) -> (&Shard, Mark) {
-        let hash = self.hasher.key_with(caller.as_bytes()).bits();
-        (&self.shards[(hash >> 64) as usize % SHARDS], Mark::of_hash(hash as u64))
+    pub(crate) fn place(&self, caller: &str) -> Place {
+        let hash = self.hasher.hash_with(caller.as_bytes());
+        Place { shard: (hash >> (u64::BITS - SHARD_BITS)) as u8, mark: Mark::of_hash(hash) }
     }
 }
 
@@ -580,14 +620,15 @@ mod tests {
         quotas.put(quota("a", "pro"));
         quotas.put(quota("b", "pro"));
         quotas.put(quota("c", "free"));
+        let at = |caller: &str, near: &mut Option<Arc<Terms>>| quotas.at(quotas.place(caller), near);
         let mut near = quotas.of("a");
-        let again = quotas.of_near("b", &mut near).expect("a record");
+        let again = at("b", &mut near).expect("a record");
         assert!(near.is_none() && again.tier.as_deref() == Some("pro"));
         near = Some(again);
-        let other = quotas.of_near("c", &mut near).expect("a record");
+        let other = at("c", &mut near).expect("a record");
         assert!(near.is_some() && other.tier.as_deref() == Some("free"));
         quotas.put(quota("b", "free"));
-        let changed = quotas.of_near("b", &mut near).expect("a record");
+        let changed = at("b", &mut near).expect("a record");
         assert_eq!(changed.tier.as_deref(), Some("free"));
     }
 

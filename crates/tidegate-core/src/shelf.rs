@@ -62,6 +62,11 @@ impl<T> Shelf<T> {
         size_of_val(&*self.slots)
     }
 
+    /// Where in memory its slots are, and how many; for whoever wants to bring one near without looking at it.
+    pub(crate) fn whereabouts(&self) -> Whereabouts {
+        Whereabouts { start: self.slots.as_ptr().addr(), slots: self.slots.len() }
+    }
+
     #[inline]
     pub(crate) fn get(&self, mark: Mark) -> Option<&T> {
         let at = self.find(mark).ok()?;
@@ -149,6 +154,21 @@ impl<T> Shelf<T> {
     }
 }
 
+/// Where the slots of a table are, or were a moment ago.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Whereabouts {
+    pub(crate) start: usize,
+    pub(crate) slots: usize,
+}
+
+impl Whereabouts {
+    /// The address of the slot that is home to a mark, in a table of these.
+    #[inline]
+    pub(crate) fn home_of<T>(self, mark: Mark) -> usize {
+        self.start.wrapping_add(mark.home(self.slots.max(1)) * size_of::<Option<Kept<T>>>())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -162,6 +182,20 @@ mod tests {
     fn four_are_in_a_cache_line() {
         assert_eq!(size_of::<Option<Kept<Arc<str>>>>(), 24);
         assert_eq!(size_of::<Option<Kept<Arc<u8>>>>(), 16);
+    }
+
+    #[test]
+    fn a_mark_is_near_the_address_that_is_told() {
+        let mut shelf = Shelf::default();
+        for number in 0..40_u64 {
+            let mark = Mark::of_hash(number << 1);
+            shelf.put(mark, Arc::new(number));
+            let at = shelf.find(mark).expect("it was put");
+            let address = std::ptr::from_ref(&shelf.slots[at]).addr();
+            assert_eq!(shelf.whereabouts().home_of::<Arc<u64>>(mark), address, "nobody is in its way");
+        }
+        let empty = Shelf::<Arc<u64>>::default().whereabouts();
+        assert_eq!(empty.home_of::<Arc<u64>>(Mark::of_hash(2)), empty.start);
     }
 
     #[derive(Clone, Copy, Debug)]

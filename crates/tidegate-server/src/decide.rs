@@ -20,6 +20,13 @@ pub struct Room {
     batch: Batch<'static>,
 }
 
+impl Room {
+    /// Its plan, for one request; whoever takes it brings it back.
+    pub(crate) fn plan<'b>(&mut self) -> Plan<'b> {
+        std::mem::take(&mut self.plan).recycle()
+    }
+}
+
 /// What became of one request.
 #[derive(Debug)]
 pub struct Decision<'d> {
@@ -101,7 +108,18 @@ impl<'r> By<'r> {
 
     /// What counts for a request.
     pub(crate) fn plan(&self, query: &Query<'_>, plan: &mut Plan<'r>) {
-        self.book.plan_recorded(query, self.callers, plan, &mut ());
+        self.begin_plan(query, plan);
+        self.finish_plan(query, plan);
+    }
+
+    /// The same in two steps ([`Book::begin_plan`]).
+    #[inline]
+    pub(crate) fn begin_plan(&self, query: &Query<'_>, plan: &mut Plan<'r>) {
+        self.book.begin_plan(query, self.callers, plan);
+    }
+
+    pub(crate) fn finish_plan(&self, query: &Query<'_>, plan: &mut Plan<'r>) {
+        self.book.finish_plan(query, self.callers, plan, &mut ());
     }
 }
 
@@ -127,9 +145,21 @@ pub fn decide_as<R>(
     room: &mut Room,
     view: impl FnOnce(&Decision<'_>) -> R,
 ) -> R {
-    let mut plan = std::mem::take(&mut room.plan).recycle();
-    let mut batch = std::mem::take(&mut room.batch).recycle();
+    let mut plan = room.plan();
     by.plan(query, &mut plan);
+    decide_planned(plan, counters, asks, now, room, view)
+}
+
+/// The same, by a plan that is made.
+pub(crate) fn decide_planned<R>(
+    plan: Plan<'_>,
+    counters: &Memory,
+    asks: &Asks<'_>,
+    now: Micros,
+    room: &mut Room,
+    view: impl FnOnce(&Decision<'_>) -> R,
+) -> R {
+    let mut batch = std::mem::take(&mut room.batch).recycle();
     let refusing = refusing(&plan);
     if lay_out(&plan, asks, refusing.as_ref(), OnStoreFailure::default(), &mut batch) {
         counters.take_now(&mut batch, now);
@@ -161,8 +191,7 @@ pub(crate) async fn decide_elsewhere<R>(
     room: &mut Room,
     view: impl FnOnce(Answered<'_>) -> R,
 ) -> R {
-    let mut plan = std::mem::take(&mut room.plan).recycle();
-    let mut batch = std::mem::take(&mut room.batch).recycle();
+    let (mut plan, mut batch) = (room.plan(), std::mem::take(&mut room.batch).recycle());
     by.plan(query, &mut plan);
     let refusing = refusing(&plan);
     if lay_out(&plan, asks, refusing.as_ref(), terms.otherwise, &mut batch) {

@@ -28,7 +28,7 @@ use tidegate_telemetry::{
 use tokio::sync::Semaphore;
 
 use crate::control::ControlStatus;
-use crate::decide::{Answered, Asks, By, Decision, Room, Terms, decide_as, decide_elsewhere};
+use crate::decide::{Answered, Asks, By, Decision, Room, Terms, decide_elsewhere, decide_planned};
 use crate::internal_call::{InternalCalls, Refused};
 use crate::ledger::Ledger;
 use crate::net::Places;
@@ -165,7 +165,7 @@ pub struct Node {
     pub stand_in: Option<StandIn>,
     /// Turns at what takes long and is no decision.
     pub aside: Semaphore,
-    /// For tests: is called with each request before it is decided, and may panic.
+    /// For tests: is called with each request before it is planned, and may panic.
     pub fault: Option<fn(&Query<'_>)>,
 }
 
@@ -332,6 +332,12 @@ pub enum Decided<'d> {
     ByPolicy(OnStoreFailure),
 }
 
+/// The plan of a request that will be decided soon, and the room for that.
+pub(crate) struct Ahead<'r> {
+    room: Box<Room>,
+    pub(crate) plan: Plan<'r>,
+}
+
 /// One thread's hand on a node.
 pub struct Core {
     /// Which thread.
@@ -341,7 +347,7 @@ pub struct Core {
     /// Its hand on the counters.
     pub(crate) hand: Hand,
     /// Rooms that no decision uses now.
-    rooms: RefCell<Vec<Room>>,
+    rooms: RefCell<Vec<Box<Room>>>,
     /// How much is done later.
     laters: Cell<usize>,
     /// Bytes of messages that are not whole yet.
@@ -357,7 +363,7 @@ impl Core {
             number,
             hand: node.store.hand(),
             node,
-            rooms: RefCell::new(vec![Room::default()]),
+            rooms: RefCell::new(vec![Box::default()]),
             laters: Cell::new(0),
             gathered: Cell::new(0),
             ids: RandomState::new(),
@@ -402,33 +408,51 @@ impl Core {
         view: impl FnMut(Decided<'_>) -> R,
     ) -> R {
         match &self.hand {
-            Hand::Memory(memory) => self.decide_now(memory, query, asks, asker, view),
+            Hand::Memory(memory) => {
+                self.decide_now(memory, &self.node.rules.in_force(), None, query, asks, asker, view)
+            }
             // In a place of its own: whoever counts in memory does not carry it along.
             Hand::Redis(_) => Box::pin(self.decide_later(query, asks, asker, view)).await,
         }
     }
 
-    /// The same on counters in memory: nothing waits.
+    /// The same on counters in memory: nothing waits. By a plan that was made ahead, if there is one.
+    #[expect(clippy::too_many_arguments, reason = "all of it is different for each call")]
     pub(crate) fn decide_now<R>(
         &self,
         memory: &Memory,
+        in_force: &InForce,
+        ahead: Option<Ahead<'_>>,
         query: &Query<'_>,
         asks: &Asks<'_>,
         asker: &Asker<'_>,
         mut view: impl FnMut(Decided<'_>) -> R,
     ) -> R {
-        let (in_force, now) = (self.node.rules.in_force(), asker.came);
+        let now = asker.came;
         let decided = catch_unwind(AssertUnwindSafe(|| {
-            self.fault(query);
-            let mut room = self.room();
-            let result = decide_as(in_force.at(now), memory, query, asks, now, &mut room, |decision| {
-                self.tell(decision, &in_force, query, asker);
-                view(Decided::Counted(decision, &in_force))
+            let Ahead { mut room, plan } = ahead.unwrap_or_else(|| {
+                let mut ahead = self.begin_ahead(in_force, query, now);
+                in_force.at(now).finish_plan(query, &mut ahead.plan);
+                ahead
+            });
+            let result = decide_planned(plan, memory, asks, now, &mut room, |decision| {
+                self.tell(decision, in_force, query, asker);
+                view(Decided::Counted(decision, in_force))
             });
             self.keep(room);
             result
         }));
-        decided.unwrap_or_else(|_| view(Decided::ByPolicy(self.broken(&in_force, query))))
+        decided.unwrap_or_else(|_| view(Decided::ByPolicy(self.broken(in_force, query))))
+    }
+
+    /// Begins the plan of a request that will be decided soon.
+    #[inline]
+    pub(crate) fn begin_ahead<'r>(&self, in_force: &'r InForce, query: &Query<'_>, now: Micros) -> Ahead<'r> {
+        self.fault(query);
+        let mut room = self.room();
+        let mut plan = room.plan();
+        in_force.at(now).begin_plan(query, &mut plan);
+        Ahead { room, plan }
     }
 
     /// The same on counters elsewhere: while one decision waits, others go on.
@@ -501,11 +525,11 @@ impl Core {
     }
 
     /// A room, out of those that are kept: a panic leaves no half-filled one behind.
-    fn room(&self) -> Room {
+    fn room(&self) -> Box<Room> {
         self.rooms.borrow_mut().pop().unwrap_or_default()
     }
 
-    fn keep(&self, room: Room) {
+    fn keep(&self, room: Box<Room>) {
         let mut rooms = self.rooms.borrow_mut();
         if rooms.len() < ROOMS_MAX {
             rooms.push(room);

@@ -1,5 +1,5 @@
 //! Large pages for large tables: every lookup goes to another page, and finding it in the page tables costs as much as the lookup.
-//! The only `unsafe` block of the project.
+//! One of the two `unsafe` blocks of the project.
 
 use super::sync::AtomicU64;
 

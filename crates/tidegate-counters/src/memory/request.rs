@@ -22,17 +22,26 @@ impl Memory {
     /// slots name in the arena, or the second set of those that are not there.
     #[inline(never)]
     pub(crate) fn bring_near(&self, takes: &[Take<'_>]) {
-        for take in takes {
-            self.table.set(self.table.home(take.key).first).touch();
-        }
-        for take in takes {
-            let (home, packs) = (self.table.home(take.key), take.limit.class().packs());
-            let set = self.table.set(home.first);
-            match set.find(home.tag) {
-                Some(_) if packs => {}
-                Some(slot) => self.arena.touch(set.word(slot) as u32),
-                None => self.table.set(home.second).touch(),
-            }
+        takes.iter().for_each(|take| self.bring_set_near(take.key));
+        takes.iter().for_each(|take| self.bring_state_near(take.key, take.limit));
+    }
+
+    /// Brings near where a counter is looked for first. For whoever will ask it soon, and does something else meanwhile.
+    #[inline]
+    pub fn bring_set_near(&self, key: Key) {
+        self.table.set(self.table.home(key).first).bring_near();
+    }
+
+    /// Brings near what its slot leads to, when the slot itself has come: its state if that is elsewhere, or the other place where it is
+    /// looked for.
+    #[inline]
+    pub fn bring_state_near(&self, key: Key, limit: &Limit) {
+        let home = self.table.home(key);
+        let set = self.table.set(home.first);
+        match set.find(home.tag) {
+            Some(_) if limit.class().packs() => {}
+            Some(slot) => self.arena.bring_near(set.word(slot) as u32),
+            None => self.table.set(home.second).bring_near(),
         }
     }
 

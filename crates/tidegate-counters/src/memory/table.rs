@@ -5,7 +5,7 @@
 
 use std::ops::Deref;
 
-use tidegate_core::Key;
+use tidegate_core::{Key, bring_near};
 
 use super::slot::{TAG_BITS, Tag};
 use super::sync::{AtomicU64, LOCK, Locked, Ordering, lock, try_lock, unlock};
@@ -157,10 +157,9 @@ pub(crate) struct Set<'a> {
 }
 
 impl<'a> Set<'a> {
-    /// Brings it nearer.
     #[inline]
-    pub(crate) fn touch(self) {
-        std::hint::black_box(self.words[0].load(Ordering::Relaxed));
+    pub(crate) fn bring_near(self) {
+        bring_near(self.words);
     }
 
     #[inline]

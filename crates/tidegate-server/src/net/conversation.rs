@@ -12,6 +12,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
+use smallvec::SmallVec;
 use tidegate_http2::{Connection, Event, OUTPUT_BYTES_MAX};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::watch;
@@ -30,6 +31,9 @@ const BUSY_TURNS_MAX: u32 = 64;
 /// Room for answers that a connection keeps when all are written: some hundreds, as many as come at once on a busy one.
 const OUTPUT_KEPT_BYTES: usize = 16 << 10;
 
+/// What is heard at once: eight calls, each with its head and its message. What they say comes on top of the bound of what is to be written.
+const EVENTS_MAX: usize = 16;
+
 thread_local! {
     /// Where all connections of a thread read: what is left of it when it was answered is nearly always nothing.
     static CAME: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_BYTES].into());
@@ -40,8 +44,8 @@ pub trait Converse: Unpin + 'static {
     /// What is remembered of each call.
     type State: Default;
 
-    /// The client did something.
-    fn heard(&mut self, line: &Rc<Line<Self::State>>, event: Event<'_>);
+    /// The client did this, one after the other. What it took back since is gone.
+    fn heard(&mut self, line: &Rc<Line<Self::State>>, events: &[Event<'_>]);
 
     /// All that came at once was heard.
     fn paused(&mut self, line: &Rc<Line<Self::State>>);
@@ -54,7 +58,7 @@ pub enum Nobody {}
 impl Converse for Nobody {
     type State = ();
 
-    fn heard(&mut self, _: &Rc<Line<()>>, _: Event<'_>) {}
+    fn heard(&mut self, _: &Rc<Line<()>>, _: &[Event<'_>]) {}
 
     fn paused(&mut self, _: &Rc<Line<()>>) {}
 }
@@ -243,22 +247,28 @@ where
     /// Has what came answered; gives what is not whole, or is held back.
     fn hear<'b>(&mut self, mut bytes: &'b [u8]) -> &'b [u8] {
         self.is_held_back = false;
-        loop {
+        let mut events: SmallVec<[Event<'b>; EVENTS_MAX]> = SmallVec::new();
+        let mut goes_on = true;
+        while goes_on {
             let mut connection = self.line.connection.borrow_mut();
-            if connection.output().len() >= OUTPUT_BYTES_MAX {
-                self.is_held_back = true;
-                break;
-            }
-            let event = connection.next(&mut bytes);
-            drop(connection);
-            match event {
-                Ok(Some(event)) => self.with.heard(&self.line, event),
-                Ok(None) => break,
-                Err(broken) => {
-                    self.ends = Some(broken.why);
-                    bytes = &[];
+            while goes_on && events.len() < EVENTS_MAX {
+                if connection.output().len() >= OUTPUT_BYTES_MAX {
+                    (self.is_held_back, goes_on) = (true, false);
                     break;
                 }
+                match connection.next(&mut bytes) {
+                    Ok(Some(event)) => events.push(event),
+                    Ok(None) => goes_on = false,
+                    Err(broken) => {
+                        (self.ends, goes_on) = (Some(broken.why), false);
+                        bytes = &[];
+                    }
+                }
+            }
+            drop(connection);
+            if !events.is_empty() {
+                self.with.heard(&self.line, &events);
+                events.clear();
             }
         }
         self.with.paused(&self.line);
@@ -337,11 +347,12 @@ mod tests {
     impl Converse for Says {
         type State = ();
 
-        fn heard(&mut self, line: &Rc<Line<()>>, event: Event<'_>) {
-            let (Event::Head { stream, .. } | Event::Data { stream, .. }) = event;
-            line.with(|connection| {
-                connection.respond(stream, 200, &[(b"x", &vec![b'y'; self.0])], true);
-            });
+        fn heard(&mut self, line: &Rc<Line<()>>, events: &[Event<'_>]) {
+            for (Event::Head { stream, .. } | Event::Data { stream, .. }) in events {
+                line.with(|connection| {
+                    connection.respond(*stream, 200, &[(b"x", &vec![b'y'; self.0])], true);
+                });
+            }
         }
 
         fn paused(&mut self, _: &Rc<Line<()>>) {}
@@ -427,7 +438,7 @@ mod tests {
                 yield_now().await;
                 turn(&mut conversation);
                 let output = conversation.line.with(|connection| connection.output().len());
-                assert!(output < 2 * OUTPUT_BYTES_MAX, "{output} bytes");
+                assert!(output < OUTPUT_BYTES_MAX + EVENTS_MAX * 11_000, "{output} bytes");
                 let read = pending_or(client.read(&mut bytes)).await.unwrap_or(0);
                 said.extend_from_slice(&bytes[..read]);
             }

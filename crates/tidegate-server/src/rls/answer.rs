@@ -12,7 +12,7 @@ use tidegate_telemetry::Reservation;
 use super::request::RateLimitRequest;
 use super::response::{Code, CurrentLimit, ResponseWriter, Status};
 use crate::decide::{Asks, Decision};
-use crate::node::{Asker, Core, Decided, InForce, NO_RULES, ReplyStyle, Standing};
+use crate::node::{Ahead, Asker, Core, Decided, InForce, NO_RULES, ReplyStyle, Standing};
 use crate::reply::{self, Told};
 use crate::stand_in::{self, StandIn};
 use crate::waiting::at_once;
@@ -48,8 +48,16 @@ impl Answered {
     pub(super) const REFUSED: Self = Self { admitted: false, lease: None };
 }
 
+/// A request that is read, the id under which its places are taken, and its plan if that was made ahead.
+#[derive(Default)]
+pub(super) struct Read<'a, 'r> {
+    pub(super) request: RateLimitRequest<'a>,
+    pub(super) lease: LeaseId,
+    pub(super) ahead: Option<Ahead<'r>>,
+}
+
 impl<'a> RateLimitRequest<'a> {
-    fn query<'q>(&'q self, domain: &'q str, lease: &'q LeaseId) -> Query<'q> {
+    pub(super) fn query<'q>(&'q self, domain: &'q str, lease: &'q LeaseId) -> Query<'q> {
         Query { domain, entries: &self.entries, descriptors: &self.descriptors, lease: Some(lease.as_str()) }
     }
 }
@@ -123,14 +131,30 @@ impl Core {
         asker: &Asker<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Answered, CallError> {
-        let mut request = read(message)?;
-        let domain = match self.asked(&request, standing, out)? {
+        let mut read = Read { request: read(message)?, lease: *lease, ahead: None };
+        self.answer_read(memory, &self.node.rules.in_force(), &mut read, standing, asker, out)
+    }
+
+    /// The same for a request that is read already.
+    pub(super) fn answer_read<'r>(
+        &self,
+        memory: &Memory,
+        in_force: &'r InForce,
+        read: &mut Read<'_, 'r>,
+        standing: Standing,
+        asker: &Asker<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Answered, CallError> {
+        let Read { request, lease, ahead } = read;
+        let domain = match self.asked(request, standing, out)? {
             Ok(domain) => domain,
             Err(answered) => return Ok(answered),
         };
-        at_once(self.settle(&mut request, domain));
+        if in_force.book.has_reservations() {
+            at_once(self.settle(request, domain));
+        }
         let (query, start) = (request.query(domain, lease), out.len());
-        self.decide_now(memory, &query, &Asks::Planned, asker, |decided| {
+        self.decide_now(memory, in_force, ahead.take(), &query, &Asks::Planned, asker, |decided| {
             out.truncate(start); // If the first attempt broke half-way.
             self.write(decided, &query, lease, request.hits, out)
         })
@@ -138,12 +162,12 @@ impl Core {
 
     /// The domain in which a request is to be decided; or the answer, which is written, where there is nothing to decide.
     #[inline]
-    fn asked<'a>(
-        &'a self,
+    fn asked<'d, 'a: 'd>(
+        &'d self,
         request: &RateLimitRequest<'a>,
         standing: Standing,
         out: &mut Vec<u8>,
-    ) -> Result<Result<&'a str, Answered>, CallError> {
+    ) -> Result<Result<&'d str, Answered>, CallError> {
         if let Some(error) = self.reference_error(request) {
             return Err(CallError::Reference(error));
         }
@@ -160,7 +184,7 @@ impl Core {
             refuse_all(request.descriptors_came, out);
             return Ok(Err(Answered::REFUSED));
         }
-        let domain = self.domain_of(request, standing);
+        let domain = self.domain_of(request.domain, standing);
         Ok(domain.ok_or_else(|| admit_all(request.descriptors_came, out)))
     }
 
@@ -194,13 +218,9 @@ impl Core {
     }
 
     /// The domain that it is counted in; none if it is not counted.
-    pub(super) fn domain_of<'a>(
-        &'a self,
-        request: &RateLimitRequest<'a>,
-        standing: Standing,
-    ) -> Option<&'a str> {
+    pub(super) fn domain_of<'a>(&'a self, asked: &'a str, standing: Standing) -> Option<&'a str> {
         match standing {
-            Standing::Outside => Some(request.domain),
+            Standing::Outside => Some(asked),
             Standing::Internal => self.node.internal_domain.as_deref(),
         }
     }
@@ -210,7 +230,7 @@ impl Core {
         let core = self.clone();
         self.later(async move {
             let Ok(request) = RateLimitRequest::parse(&message) else { return };
-            let Some(domain) = core.domain_of(&request, standing) else { return };
+            let Some(domain) = core.domain_of(request.domain, standing) else { return };
             let query = request.query(domain, &lease);
             if takes_fresh_places(&core.node.rules.in_force(), &query, core.node.now()) {
                 core.decide(&query, &Asks::Release, &Asker::at(core.node.now()), |_| ()).await;
@@ -458,7 +478,7 @@ fn by_policy(policy: OnStoreFailure, descriptors: usize, out: &mut Vec<u8>) -> R
 }
 
 /// The id of places, as text.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LeaseId {
     number: u64,
     digits: [u8; 16],

@@ -14,8 +14,8 @@ use tidegate_http2::{Delivery, Head};
 use tidegate_telemetry::{RequestOutcome, Server};
 use tonic::Code;
 
-use super::answer::{Answered, CallError, LeaseId, refuse_unread};
-use crate::node::{Asker, Core, INTERNAL_CALL, Standing, TRACEPARENT};
+use super::answer::{Answered, CallError, LeaseId, Read, refuse_unread};
+use crate::node::{Asker, Core, INTERNAL_CALL, InForce, Standing, TRACEPARENT};
 use crate::waiting::caught;
 
 /// The path of the one call that matters.
@@ -89,7 +89,7 @@ pub(super) struct Call {
     head: Rc<Head>,
     /// When it came.
     came: Micros,
-    standing: Standing,
+    pub(super) standing: Standing,
     /// How long the caller waits, if it says so.
     patience: Option<Duration>,
 }
@@ -101,6 +101,11 @@ impl Call {
     /// Keeps what a call needs of its headers.
     pub(super) fn new(core: Rc<Core>, head: Rc<Head>) -> Self {
         let came = core.node.now();
+        Self::at(came, core, head)
+    }
+
+    /// The same for one that came then.
+    pub(super) fn at(came: Micros, core: Rc<Core>, head: Rc<Head>) -> Self {
         let (mut patience, mut internal_call) = (None, None);
         // In one pass: there are few.
         for (name, value) in head.fields() {
@@ -114,11 +119,15 @@ impl Call {
         Self { core, head, came, standing, patience }
     }
 
-    /// Answers it at once, on counters in memory: writes the message behind what is in `out`.
-    pub(super) fn answer_now(self, memory: &Memory, message: &[u8], out: &mut Vec<u8>) -> Told {
+    /// Answers it at once, by `decide`, which writes the message behind what is in `out`.
+    pub(super) fn answer_now(
+        self,
+        out: &mut Vec<u8>,
+        decide: impl FnOnce(&Self, &mut Vec<u8>) -> Told,
+    ) -> Told {
         let start = begin(out);
         // A panic ends the call, not the connection.
-        let decided = catch_unwind(AssertUnwindSafe(|| self.decide_now(memory, message, out)));
+        let decided = catch_unwind(AssertUnwindSafe(|| decide(&self, out)));
         let told = decided.unwrap_or_else(|_| Err(Failed::broken_off()));
         end(out, start);
         self.count(&told);
@@ -133,6 +142,11 @@ impl Call {
         end(out, start);
         self.count(&told);
         told
+    }
+
+    /// When it came.
+    pub(super) fn came(&self) -> Micros {
+        self.came
     }
 
     /// Refuses it because its message is too large to be read.
@@ -178,12 +192,29 @@ impl Call {
         Held { core: self.core.clone(), message, standing: self.standing, lease, in_vain: true }
     }
 
-    fn decide_now(&self, memory: &Memory, message: &[u8], out: &mut Vec<u8>) -> Told {
+    /// Decides it on counters in memory.
+    pub(super) fn decide_now(&self, memory: &Memory, message: &[u8], out: &mut Vec<u8>) -> Told {
         let (core, lease) = (&self.core, self.core.fresh_lease());
         let answered =
             core.should_rate_limit_now(memory, &lease, message, self.standing, &self.asker(), out)?;
-        let held = answered.lease.map(|lease| Box::new(self.holding(Bytes::copy_from_slice(message), lease)));
-        Ok((answered.admitted, held))
+        Ok(self.told(answered, message))
+    }
+
+    /// The same where its message is read already.
+    pub(super) fn decide_read<'r>(
+        &self,
+        memory: &Memory,
+        in_force: &'r InForce,
+        read: &mut Read<'_, 'r>,
+        message: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Told {
+        let answered = self.core.answer_read(memory, in_force, read, self.standing, &self.asker(), out)?;
+        Ok(self.told(answered, message))
+    }
+
+    fn told(&self, Answered { admitted, lease }: Answered, message: &[u8]) -> (bool, Option<Box<Held>>) {
+        (admitted, lease.map(|lease| Box::new(self.holding(Bytes::copy_from_slice(message), lease))))
     }
 
     async fn decide_later(&self, message: Bytes, out: &mut Vec<u8>) -> Told {

@@ -1,5 +1,5 @@
 //! Envoy's rate limit protocol. Calls come on a connection (`session`), each as bytes in a frame of gRPC (`grpc`); one is read by borrowing
-//! from them (`request`), decided (`answer`) and written straight into the bytes of its answer (`response`).
+//! from them (`request`), decided (`answer`; several that came together with an eye on the next, `together`) and written straight into the bytes of its answer (`response`).
 
 mod answer; // one call, from bytes to bytes
 pub(crate) mod beside; // health and reflection
@@ -8,6 +8,7 @@ mod session; // the calls on one connection
 mod request; // what comes
 pub(crate) mod response; // what goes
 mod settle; // reservations that a call names
+mod together; // calls that came together
 mod wire; // protobuf
 
 pub use answer::{Answered, CallError, LeaseId};

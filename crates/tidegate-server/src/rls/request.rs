@@ -16,7 +16,7 @@ pub struct RateLimitRequest<'a> {
     /// The namespace of the rules.
     pub domain: &'a str,
     /// The entries of all descriptors.
-    pub entries: SmallVec<[Entry<'a>; 16]>,
+    pub entries: SmallVec<[Entry<'a>; 8]>,
     /// The descriptors, with their costs.
     pub descriptors: SmallVec<[Descriptor; 4]>,
     /// What the request says about the cost of descriptors that say nothing.
@@ -31,31 +31,37 @@ impl<'a> RateLimitRequest<'a> {
     /// Reads a request.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Undecodable> {
         let mut request = Self::default();
+        request.read(bytes)?;
+        Ok(request)
+    }
+
+    /// The same where it is to stay: it is large, and moving it costs as much as reading it. Nothing was read into it before.
+    pub(super) fn read(&mut self, bytes: &'a [u8]) -> Result<(), Undecodable> {
         // What each descriptor says about its hits. They are added up when those of the whole request are known, which may come last.
         let mut said: SmallVec<[Hits; 4]> = SmallVec::new();
         let mut fields = Fields(bytes);
         while let Some((field, value)) = fields.next()? {
             match field {
-                1 => request.domain = value.text()?,
+                1 => self.domain = value.text()?,
                 2 => {
-                    let (descriptor, hits) = request.descriptor(value.message()?)?;
-                    request.descriptors_came += 1;
-                    if request.descriptors.len() < DESCRIPTORS_MAX {
-                        request.descriptors.push(descriptor);
+                    let (descriptor, hits) = self.descriptor(value.message()?)?;
+                    self.descriptors_came += 1;
+                    if self.descriptors.len() < DESCRIPTORS_MAX {
+                        self.descriptors.push(descriptor);
                         said.push(hits);
                     } else {
-                        request.too_much = true;
+                        self.too_much = true;
                     }
                 }
-                3 => request.hits = value.number()? as u32,
+                3 => self.hits = value.number()? as u32,
                 _ => {}
             }
         }
-        for (descriptor, said) in request.descriptors.iter_mut().zip(said) {
-            descriptor.cost = said.cost(request.hits);
+        for (descriptor, said) in self.descriptors.iter_mut().zip(said) {
+            descriptor.cost = said.cost(self.hits);
             descriptor.own_cost = said.own.is_some();
         }
-        Ok(request)
+        Ok(())
     }
 
     fn descriptor(&mut self, mut fields: Fields<'a>) -> Result<(Descriptor, Hits), Undecodable> {

@@ -6,12 +6,14 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
+use tidegate_core::Micros;
 use tidegate_http2::{Delivery, Event, Head, StreamId, Then};
 use tokio::task::{AbortHandle, spawn_local};
 use tokio::time::sleep;
 
 use super::beside::{Beside, Uploading};
 use super::grpc::{Call, Failed, Message, SHOULD_RATE_LIMIT, Told, message, message_max};
+use super::together::{LookedAt, Ready, TOGETHER_MAX, Together};
 use crate::net::{self, Converse};
 use crate::node::Core;
 
@@ -96,40 +98,41 @@ impl Session {
         Self { core, beside, begun: Vec::new(), answer: Vec::with_capacity(ANSWER_BYTES) }
     }
 
-    /// Answers a call whose message is here.
-    fn decide(&mut self, line: &Rc<Line>, stream: StreamId, head: Rc<Head>, message: &[u8]) {
-        let call = Call::new(self.core.clone(), head);
-        if let Some(memory) = Call::memory(&self.core) {
-            self.answer.clear();
-            let told = call.answer_now(memory, message, &mut self.answer);
-            return say(line, stream, told, &self.answer);
+    /// Answers calls whose messages are here.
+    fn decide(&mut self, line: &Rc<Line>, calls: &mut Together<'_>) {
+        let core = self.core.clone();
+        let Some(memory) = Call::memory(&core) else {
+            return calls.drain(..).for_each(|ready| decide_later(line, ready));
+        };
+        let (in_force, mut looked) = (core.node.rules.in_force(), LookedAt::new());
+        if let Some(first) = calls.first() {
+            core.look_ahead(memory, &in_force, calls, first.call.came(), &mut looked);
         }
-        let message = Bytes::copy_from_slice(message);
-        let mut asked = Box::pin(async move {
-            let mut answer = Vec::with_capacity(ANSWER_BYTES);
-            let told = call.answer_later(message, &mut answer).await;
-            (told, answer)
-        });
-        // What is remembered need not be waited for.
-        match asked.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready((told, answer)) => say(line, stream, told, &answer),
-            Poll::Pending => {
-                let to = line.clone();
-                let task = Task::begin(async move {
-                    let (told, answer) = asked.await;
-                    say_later(&to, stream, told, &answer);
-                });
-                line.with(|connection| {
-                    if let Some((_, doing)) = connection.call(stream) {
-                        *doing = Doing::Answering(task);
-                    }
-                });
-            }
+        for (at, Ready { stream, call, message }) in calls.drain(..).enumerate() {
+            self.answer.clear();
+            let read = looked.get_mut(at).filter(|read| read.ahead.is_some());
+            let told = call.answer_now(&mut self.answer, |call, out| match read {
+                Some(read) => call.decide_read(memory, &in_force, read, message, out),
+                None => call.decide_now(memory, message, out),
+            });
+            say(line, stream, told, &self.answer);
         }
     }
 
+    /// The same for one alone.
+    fn decide_alone(&mut self, line: &Rc<Line>, stream: StreamId, head: Rc<Head>, message: &[u8]) {
+        let call = Call::new(self.core.clone(), head);
+        self.decide(line, &mut std::iter::once(Ready { stream, call, message }).collect());
+    }
+
     /// Some of a message came, or its end.
-    fn gather(&mut self, line: &Rc<Line>, stream: StreamId, data: &[u8], end: bool) {
+    fn gather<'b>(
+        &mut self,
+        line: &Rc<Line>,
+        (stream, data, end): (StreamId, &'b [u8], bool),
+        now: Micros,
+        ready: &mut Together<'b>,
+    ) {
         let called = line.with(|connection| {
             let (head, doing) = connection.call(stream)?;
             let called = match doing {
@@ -150,7 +153,8 @@ impl Session {
             _ => {
                 // Nearly always it comes as a whole.
                 if let Ok(Message::Whole(at)) = message(data) {
-                    return self.decide(line, stream, head, &data[at]);
+                    let call = Call::at(now, self.core.clone(), head);
+                    return ready.push(Ready { stream, call, message: &data[at] });
                 }
                 self.begin_gathering(line, stream, &head)
             }
@@ -158,7 +162,7 @@ impl Session {
         let fits = gathering.add(data);
         let call = || Call::new(self.core.clone(), head.clone());
         let told = match message(&gathering.bytes) {
-            Ok(Message::Whole(at)) => return self.decide(line, stream, head, &gathering.bytes[at]),
+            Ok(Message::Whole(at)) => return self.decide_alone(line, stream, head, &gathering.bytes[at]),
             Ok(Message::Partly) if fits && end => call().fail(Failed::too_short()),
             Ok(Message::Partly) if fits => {
                 return line.with(|connection| {
@@ -186,6 +190,20 @@ impl Session {
         Box::new(Gathering { core: self.core.clone(), bytes: Vec::new(), _timer: timer })
     }
 
+    /// A call began.
+    fn begin(&mut self, line: &Rc<Line>, stream: StreamId, end: bool) {
+        let head = line.with(|connection| connection.call(stream).map(|(head, _)| head.clone()));
+        let Some(head) = head else { return };
+        if head.path() != SHOULD_RATE_LIMIT.as_bytes() {
+            self.pass_on(line, stream, &head, end);
+        } else if end {
+            let told = Call::new(self.core.clone(), head).fail(Failed::too_short());
+            say(line, stream, told, &[]);
+        } else {
+            self.begun.push(stream);
+        }
+    }
+
     /// A call for health, or for reflection.
     fn pass_on(&self, line: &Rc<Line>, stream: StreamId, head: &Head, end: bool) {
         match self.beside.begin(head, end) {
@@ -208,22 +226,18 @@ impl Session {
 impl Converse for Session {
     type State = Doing;
 
-    fn heard(&mut self, line: &Rc<Line>, event: Event<'_>) {
-        match event {
-            Event::Data { stream, data, end } => self.gather(line, stream, data, end),
-            Event::Head { stream, end } => {
-                let head = line.with(|connection| connection.call(stream).map(|(head, _)| head.clone()));
-                let Some(head) = head else { return };
-                if head.path() != SHOULD_RATE_LIMIT.as_bytes() {
-                    self.pass_on(line, stream, &head, end);
-                } else if end {
-                    let told = Call::new(self.core.clone(), head).fail(Failed::too_short());
-                    say(line, stream, told, &[]);
-                } else {
-                    self.begun.push(stream);
-                }
+    fn heard(&mut self, line: &Rc<Line>, events: &[Event<'_>]) {
+        let (now, mut ready) = (self.core.node.now(), Together::new());
+        for event in events {
+            match *event {
+                Event::Data { stream, data, end } => self.gather(line, (stream, data, end), now, &mut ready),
+                Event::Head { stream, end } => self.begin(line, stream, end),
+            }
+            if ready.len() == TOGETHER_MAX {
+                self.decide(line, &mut ready);
             }
         }
+        self.decide(line, &mut ready);
     }
 
     /// Whoever has begun and sent nothing of its message has only so much time.
@@ -241,6 +255,32 @@ impl Converse for Session {
                     }
                 });
             }
+        }
+    }
+}
+
+/// Answers a call when a store elsewhere has.
+fn decide_later(line: &Rc<Line>, Ready { stream, call, message }: Ready<'_>) {
+    let message = Bytes::copy_from_slice(message);
+    let mut asked = Box::pin(async move {
+        let mut answer = Vec::with_capacity(ANSWER_BYTES);
+        let told = call.answer_later(message, &mut answer).await;
+        (told, answer)
+    });
+    // What is remembered need not be waited for.
+    match asked.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready((told, answer)) => say(line, stream, told, &answer),
+        Poll::Pending => {
+            let to = line.clone();
+            let task = Task::begin(async move {
+                let (told, answer) = asked.await;
+                say_later(&to, stream, told, &answer);
+            });
+            line.with(|connection| {
+                if let Some((_, doing)) = connection.call(stream) {
+                    *doing = Doing::Answering(task);
+                }
+            });
         }
     }
 }

@@ -20,7 +20,7 @@ impl Core {
         let in_force = self.node.rules.in_force();
         in_force.book.has_reservations()
             && RateLimitRequest::parse(message).is_ok_and(|request| {
-                let domain = self.domain_of(&request, standing);
+                let domain = self.domain_of(request.domain, standing);
                 domain.is_some_and(|domain| names_one(&in_force, &request, domain))
             })
     }

@@ -6,3 +6,4 @@ mod broken; // decisions that break
 mod clocks; // clocks that jump
 mod counters; // counters that are looked at and reset
 mod store; // a store that does not answer
+mod together; // calls that come together

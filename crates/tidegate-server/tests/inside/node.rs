@@ -9,7 +9,7 @@ use std::time::Duration;
 use prost::Message as _;
 use tidegate_clock::{Clock, ManualClock};
 use tidegate_config::{ListenAt, LiveRules, RuleFiles, Style};
-use tidegate_core::{Micros, OnStoreFailure, Query, Secret};
+use tidegate_core::{Micros, OnStoreFailure, Query, Quotas, Secret};
 use tidegate_counters::{Memory, MemorySize, Store};
 use tidegate_server::reply::body::BodyStyle;
 use tidegate_server::rls::{Beside, CallError};
@@ -44,12 +44,23 @@ impl Inside {
 
     /// The same, on this store.
     pub(crate) fn on(store: Store, rules: &'static str, fault: Option<fn(&Query<'_>)>) -> Self {
+        Self::knowing(Arc::default(), store, rules, fault)
+    }
+
+    /// The same, that knows these callers.
+    pub(crate) fn knowing(
+        quotas: Arc<Quotas>,
+        store: Store,
+        rules: &'static str,
+        fault: Option<fn(&Query<'_>)>,
+    ) -> Self {
         let clock = ManualClock::at(START.get());
         let files = RuleFiles { texts: vec![("rules.yaml".into(), rules.into())], ..RuleFiles::default() };
         let secret = Secret::new([7; 16]);
         let tags = store.wants_tags();
         let live = LiveRules::start_with(files, secret, move |book, before| {
-            InForce::new(if tags { book.with_tags() } else { book }, 1, before)
+            let book = if tags { book.with_tags() } else { book };
+            InForce::new(book.with_default_domain(Some("shop")), 1, before).with_quotas(&quotas)
         });
         let (rules, _) =
             live.unwrap_or_else(|loaded| panic!("{}", loaded.report.render(&loaded.sources, Style::Plain)));
@@ -115,12 +126,17 @@ impl Inside {
 
     /// Lets the same node serve HTTP, on a thread of its own; gives where.
     pub(crate) fn serve(&self) -> SocketAddr {
+        self.serve_as(Protocol::Http)
+    }
+
+    /// The same by another protocol.
+    pub(crate) fn serve_as(&self, protocol: Protocol) -> SocketAddr {
         let node = self.core.node.clone();
         let listener = listen(&ListenAt::Tcp(SocketAddr::from(([127, 0, 0, 1], 0)))).expect("a socket");
         let address = listener.address().expect("a socket").address().expect("an address");
         let lifetime = Lifetime { age: None, grace: Duration::ZERO, idle: Duration::from_secs(30) };
         let entrance = Arc::new(Entrance {
-            protocol: Protocol::Http,
+            protocol,
             tls: None,
             lifetime,
             places: node.places[1].clone(),

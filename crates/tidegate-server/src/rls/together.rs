@@ -1,0 +1,83 @@
+//! Calls that came together, on counters in memory. What each of them needs is somewhere else in memory, and takes as long to come from
+//! there as a good part of a decision; so before the first is decided, it is found out for all of them what that will be, and asked for.
+//!
+//! Nothing is decided ahead, nor charged: a call of which nothing was found out is answered like one that came alone.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use smallvec::SmallVec;
+use tidegate_core::Micros;
+use tidegate_counters::Memory;
+use tidegate_http2::StreamId;
+
+use super::answer::Read;
+use super::grpc::Call;
+use crate::node::{Ahead, Core, InForce};
+
+/// How many calls are looked at together. What they need has to stay near until it is their turn.
+pub(super) const TOGETHER_MAX: usize = 8;
+
+/// A call whose message is here.
+pub(super) struct Ready<'a> {
+    pub(super) stream: StreamId,
+    pub(super) call: Call,
+    pub(super) message: &'a [u8],
+}
+
+/// Calls that came together.
+pub(super) type Together<'a> = SmallVec<[Ready<'a>; TOGETHER_MAX]>;
+
+/// What was read and found out of each. One that is not there, or has no plan, is to be answered like one that came alone.
+pub(super) type LookedAt<'a, 'r> = SmallVec<[Read<'a, 'r>; TOGETHER_MAX]>;
+
+impl Core {
+    /// Looks at some calls before they are decided, all of them at the time `now`.
+    pub(super) fn look_ahead<'a, 'r>(
+        &self,
+        memory: &Memory,
+        in_force: &'r InForce,
+        calls: &[Ready<'a>],
+        now: Micros,
+        all: &mut LookedAt<'a, 'r>,
+    ) {
+        // What settles a reservation is another request when it is planned.
+        if calls.len() < 2 || in_force.book.has_reservations() {
+            return;
+        }
+        let looked = catch_unwind(AssertUnwindSafe(|| {
+            for (at, ready) in calls.iter().enumerate() {
+                all.push(Read::default());
+                self.begin(in_force, ready, now, &mut all[at]);
+            }
+            for (Read { request, lease, ahead }, ready) in all.iter_mut().zip(calls) {
+                let domain = self.domain_of(request.domain, ready.call.standing);
+                let (Some(ahead), Some(domain)) = (ahead, domain) else { continue };
+                in_force.at(now).finish_plan(&request.query(domain, lease), &mut ahead.plan);
+                ahead.plan.takes().iter().for_each(|take| memory.bring_set_near(take.key));
+            }
+            for Ahead { plan, .. } in all.iter().filter_map(|read| read.ahead.as_ref()) {
+                plan.takes().iter().for_each(|take| memory.bring_state_near(take.key, plan.limit(take)));
+            }
+        }));
+        if looked.is_err() {
+            all.clear(); // Who broke it will break alone.
+        }
+    }
+
+    /// Reads a call and begins its plan, if there is anything to be planned.
+    fn begin<'a, 'r>(
+        &self,
+        in_force: &'r InForce,
+        ready: &Ready<'a>,
+        now: Micros,
+        Read { request, lease, ahead }: &mut Read<'a, 'r>,
+    ) {
+        if request.read(ready.message).is_err() || request.too_much {
+            return;
+        }
+        if let Some(domain) = self.domain_of(request.domain, ready.call.standing) {
+            *lease = self.fresh_lease();
+            *ahead = Some(self.begin_ahead(in_force, &request.query(domain, lease), now));
+        }
+    }
+}

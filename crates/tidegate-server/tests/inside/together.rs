@@ -1,0 +1,150 @@
+//! Calls that come together are answered as if each had come alone: some of them are looked at before others are decided, and nobody may
+//! see that.
+
+use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use prost::Message as _;
+use tidegate_core::{Grant, Override, Query, Quota, QuotaUnit, Quotas};
+use tidegate_counters::{Memory, MemorySize, Store};
+use tidegate_server::Protocol;
+use tidegate_server::rls::SHOULD_RATE_LIMIT;
+
+use crate::node::{Descriptor, Entry, Inside, Request, START};
+
+const RULES: &str = "
+domain: shop
+descriptors:
+  - key: api_key
+    rate_limit: { limit: 3/1h }
+    tiers:
+      pro: { limit: 5/1h, algorithm: token_bucket }
+    descriptors:
+      - key: path
+        rate_limit: { limit: 2/1m, algorithm: fixed_window }
+  - key: deny
+    rate_limit: { limit: 3/1h, on_store_failure: deny }
+";
+
+/// Breaks for one caller.
+fn fault(query: &Query<'_>) {
+    assert!(query.entries.iter().all(|entry| entry.value != "boom"), "broken on purpose");
+}
+
+/// A node of which every test gets the same: one caller has a tier, one a limit of its own, one is not limited.
+fn node() -> Inside {
+    let quotas = Quotas::default();
+    let own = Override::new(Box::new([]), Grant { amount: 4, unit: QuotaUnit::Hour });
+    let known = |caller: &str| Quota { caller: caller.into(), tier: Some("pro".into()), ..Quota::default() };
+    quotas.put(known("alice"));
+    quotas.put(Quota { overrides: [own].into(), ..known("bob") });
+    quotas.put(Quota { whitelisted: true, ..known("carol") });
+    let memory = Memory::new(MemorySize::of_bytes(1 << 20), START).expect("a megabyte");
+    Inside::knowing(Arc::new(quotas), Store::Memory(Arc::new(memory)), RULES, Some(fault))
+}
+
+fn message(domain: &str, descriptors: &[&[(&str, &str)]]) -> Vec<u8> {
+    let entry = |(key, value): &(&str, &str)| Entry { key: (*key).into(), value: (*value).into() };
+    let descriptors = descriptors
+        .iter()
+        .map(|entries| Descriptor { entries: entries.iter().map(entry).collect(), ..Descriptor::default() });
+    let request = Request { domain: domain.into(), descriptors: descriptors.collect(), hits_addend: 0 };
+    request.encode_to_vec()
+}
+
+/// What may be asked: what is counted, what is not, what breaks, and what is no request.
+fn messages() -> Vec<Vec<u8>> {
+    let far: Vec<&[(&str, &str)]> = vec![&[("api_key", "nobody")]; 65];
+    vec![
+        message("shop", &[&[("api_key", "alice")]]),
+        message("shop", &[&[("api_key", "bob")]]),
+        message("shop", &[&[("api_key", "carol")]]),
+        message("shop", &[&[("api_key", "dave")]]),
+        message("shop", &[&[("api_key", "dave")], &[("api_key", "alice"), ("path", "/a")]]),
+        message("shop", &[&[("deny", "boom")]]),
+        message("shop", &[&[("deny", "erin")]]),
+        message("shop", &[&[("other", "erin")]]),
+        message("nowhere", &[&[("api_key", "alice")]]),
+        message("", &[&[("api_key", "alice")]]),
+        message("shop", &[]),
+        message("shop", &far),
+        b"\xff\xff\xff".to_vec(),
+    ]
+}
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = u32::try_from(payload.len()).expect("a length").to_be_bytes()[1..].to_vec();
+    bytes.extend([kind, flags]);
+    bytes.extend(stream.to_be_bytes());
+    bytes.extend(payload);
+    bytes
+}
+
+fn call(stream: u32, message: &[u8]) -> Vec<u8> {
+    let field = |(name, value): (&str, &str)| {
+        [&[0, name.len() as u8], name.as_bytes(), &[value.len() as u8], value.as_bytes()].concat()
+    };
+    let fields =
+        [(":method", "POST"), (":scheme", "http"), (":path", SHOULD_RATE_LIMIT), (":authority", "n")];
+    let head: Vec<u8> = fields.into_iter().flat_map(field).collect();
+    let length = u32::try_from(message.len()).expect("a length").to_be_bytes();
+    let data = [&[0], &length[..], message].concat();
+    [frame(1, 4, stream, &head), frame(0, 1, stream, &data)].concat()
+}
+
+/// Whatever is said of each stream: the kinds and bytes of its frames.
+type Said = BTreeMap<u32, Vec<(u8, Vec<u8>)>>;
+
+/// Sends these calls, so many at once each time, and gives what is said to each.
+fn ask(node: &Inside, calls: &[Vec<u8>], at_once: usize) -> Said {
+    let mut stream = TcpStream::connect(node.serve_as(Protocol::Rls)).expect("a connection");
+    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket");
+    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").expect("sent");
+    stream.write_all(&frame(4, 0, 0, &[])).expect("sent");
+    let (mut said, mut came, mut ended) = (Said::new(), Vec::new(), 0);
+    let numbered: Vec<(u32, &Vec<u8>)> = (1..).step_by(2).zip(calls).collect();
+    for together in numbered.chunks(at_once) {
+        let bytes: Vec<u8> = together.iter().flat_map(|(stream, message)| call(*stream, message)).collect();
+        stream.write_all(&bytes).expect("sent");
+        let answered = ended + together.len();
+        while ended < answered {
+            let mut bytes = [0; 65_536];
+            let count = stream.read(&mut bytes).expect("an answer");
+            assert!(count > 0, "the connection ended");
+            came.extend_from_slice(&bytes[..count]);
+            while let Some(head) = came.first_chunk::<9>() {
+                let [a, b, c, kind, flags, number @ ..] = *head;
+                let end = 9 + u32::from_be_bytes([0, a, b, c]) as usize;
+                if came.len() < end {
+                    break;
+                }
+                let payload = came[9..end].to_vec();
+                came.drain(..end);
+                let number = u32::from_be_bytes(number);
+                if number > 0 {
+                    said.entry(number).or_default().push((kind, payload));
+                    ended += usize::from(kind <= 1 && flags & 1 != 0);
+                }
+            }
+        }
+    }
+    said
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn they_are_answered_as_if_each_had_come_alone(
+        which in prop::collection::vec(0..messages().len(), 1..60),
+        at_once in 2_usize..40,
+    ) {
+        let all = messages();
+        let calls: Vec<Vec<u8>> = which.iter().map(|at| all[*at].clone()).collect();
+        prop_assert_eq!(ask(&node(), &calls, at_once), ask(&node(), &calls, 1));
+    }
+}
