@@ -423,10 +423,10 @@ impl Quotas {
         }
         let Place { shard, mark } = self.place(&caller);
         self.bytes.fetch_add(terms.own_bytes(), Ordering::Relaxed);
-        match self.shards[usize::from(shard)].change(|shelf| shelf.put(mark, terms)) {
-            Some(before) => drop(self.bytes.fetch_sub(before.own_bytes(), Ordering::Relaxed)),
-            None => drop(self.callers.fetch_add(1, Ordering::Relaxed)),
-        }
+        self.shards[usize::from(shard)].change(|shelf| match shelf.put(mark, terms) {
+            Some(before) => self.bytes.fetch_sub(before.own_bytes(), Ordering::Relaxed),
+            None => self.callers.fetch_add(1, Ordering::Relaxed),
+        });
     }
 
     /// The one place for what all callers of a tier share.
