@@ -40,7 +40,7 @@ const LEFT_OVERS: &[(&str, &str)] = &[
 const MACHINE_FOLDERS: &[&str] =
     &[concat!("/", "work/"), concat!("/", "home/"), concat!("/", "root/"), concat!("/", "tmp/")];
 
-/// The files with one block each that the compiler cannot check; the lint `unsafe_code` sees to the rest. In two pieces for the same reason.
+/// The files with one block each that the compiler cannot check; the lint `unsafe_code` sees to the rest. In pieces for the same reason.
 const UNSAFE: (&str, [&str; 2]) = (
     concat!("un", "safe {"),
     ["crates/tidegate-core/src/near.rs", "crates/tidegate-counters/src/memory/pages.rs"],

@@ -347,6 +347,10 @@ pub struct Core {
     /// Its hand on the counters.
     pub(crate) hand: Hand,
     /// Rooms that no decision uses now.
+    #[expect(
+        clippy::vec_box,
+        reason = "they are handed on with each decision, and moving one costs as much as a small one"
+    )]
     rooms: RefCell<Vec<Box<Room>>>,
     /// How much is done later.
     laters: Cell<usize>,

@@ -31,7 +31,7 @@ const BUSY_TURNS_MAX: u32 = 64;
 /// Room for answers that a connection keeps when all are written: some hundreds, as many as come at once on a busy one.
 const OUTPUT_KEPT_BYTES: usize = 16 << 10;
 
-/// What is heard at once: eight calls, each with its head and its message. What they say comes on top of the bound of what is to be written.
+/// What is heard at once: eight calls, each with its head and its message. Their answers may come on top of what there is to be written.
 const EVENTS_MAX: usize = 16;
 
 thread_local! {

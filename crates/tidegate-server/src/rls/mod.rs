@@ -1,5 +1,6 @@
 //! Envoy's rate limit protocol. Calls come on a connection (`session`), each as bytes in a frame of gRPC (`grpc`); one is read by borrowing
-//! from them (`request`), decided (`answer`; several that came together with an eye on the next, `together`) and written straight into the bytes of its answer (`response`).
+//! from them (`request`), decided (`answer`; those that came together with a look ahead, `together`) and written straight into the bytes of
+//! its answer (`response`).
 
 mod answer; // one call, from bytes to bytes
 pub(crate) mod beside; // health and reflection
