@@ -35,6 +35,8 @@ pub enum Doing {
     /// It has just begun.
     #[default]
     Begun,
+    /// Its message is here, and it will be decided with others.
+    Heard,
     /// Its message is on its way.
     Gathering(Box<Gathering>),
     /// Its answer is on its way.
@@ -133,12 +135,22 @@ impl Session {
         now: Micros,
         ready: &mut Together<'b>,
     ) {
+        // Nearly always it comes as a whole.
+        let whole = match message(data) {
+            Ok(Message::Whole(at)) => Some(at),
+            _ => None,
+        };
         let called = line.with(|connection| {
             let (head, doing) = connection.call(stream)?;
             let called = match doing {
-                Doing::Begun => Some((head.clone(), None)),
+                Doing::Begun => {
+                    if whole.is_some() {
+                        *doing = Doing::Heard;
+                    }
+                    Some((head.clone(), None))
+                }
                 Doing::Gathering(_) => Some((head.clone(), Some(std::mem::take(doing)))),
-                Doing::Answering(_) => None, // It has said enough.
+                Doing::Heard | Doing::Answering(_) => None, // It has said enough.
                 Doing::Beside(uploading, _) => {
                     uploading.add(data, end);
                     return None; // What it takes is released when it has taken it.
@@ -151,8 +163,7 @@ impl Session {
         let mut gathering = match doing {
             Some(Doing::Gathering(gathering)) => gathering,
             _ => {
-                // Nearly always it comes as a whole.
-                if let Ok(Message::Whole(at)) = message(data) {
+                if let Some(at) = whole {
                     let call = Call::at(now, self.core.clone(), head);
                     return ready.push(Ready { stream, call, message: &data[at] });
                 }

@@ -84,7 +84,8 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn call(stream: u32, message: &[u8]) -> Vec<u8> {
+/// The frames of a call. Some libraries say that nothing more comes by a frame of its own.
+fn call(stream: u32, message: &[u8], in_two: bool) -> Vec<u8> {
     let field = |(name, value): (&str, &str)| {
         [&[0, name.len() as u8], name.as_bytes(), &[value.len() as u8], value.as_bytes()].concat()
     };
@@ -93,7 +94,11 @@ fn call(stream: u32, message: &[u8]) -> Vec<u8> {
     let head: Vec<u8> = fields.into_iter().flat_map(field).collect();
     let length = u32::try_from(message.len()).expect("a length").to_be_bytes();
     let data = [&[0], &length[..], message].concat();
-    [frame(1, 4, stream, &head), frame(0, 1, stream, &data)].concat()
+    let mut frames = [frame(1, 4, stream, &head), frame(0, u8::from(!in_two), stream, &data)].concat();
+    if in_two {
+        frames.extend(frame(0, 1, stream, &[]));
+    }
+    frames
 }
 
 /// Whatever is said of each stream: the kinds and bytes of its frames.
@@ -108,7 +113,9 @@ fn ask(node: &Inside, calls: &[Vec<u8>], at_once: usize) -> Said {
     let (mut said, mut came, mut ended) = (Said::new(), Vec::new(), 0);
     let numbered: Vec<(u32, &Vec<u8>)> = (1..).step_by(2).zip(calls).collect();
     for together in numbered.chunks(at_once) {
-        let bytes: Vec<u8> = together.iter().flat_map(|(stream, message)| call(*stream, message)).collect();
+        let framed =
+            |(stream, message): &(u32, &Vec<u8>)| call(*stream, message, at_once > 1 && stream % 3 == 0);
+        let bytes: Vec<u8> = together.iter().flat_map(framed).collect();
         stream.write_all(&bytes).expect("sent");
         let answered = ended + together.len();
         while ended < answered {
