@@ -348,7 +348,7 @@ mod tests {
         type State = ();
 
         fn heard(&mut self, line: &Rc<Line<()>>, events: &[Event<'_>]) {
-            for (Event::Head { stream, .. } | Event::Data { stream, .. }) in events {
+            for Event::Head { stream, .. } | Event::Data { stream, .. } in events {
                 line.with(|connection| {
                     connection.respond(*stream, 200, &[(b"x", &vec![b'y'; self.0])], true);
                 });
