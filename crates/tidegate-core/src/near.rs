@@ -10,10 +10,7 @@ pub fn bring_near<T>(what: &T) {
 /// Asks for the cache line of an address, which may be anybody's, or nobody's: nothing is read.
 #[inline(always)]
 #[cfg(all(target_arch = "x86_64", not(miri)))]
-#[expect(
-    unsafe_code,
-    reason = "there is no safe call for it yet, and calls that come together are a tenth cheaper"
-)]
+#[expect(unsafe_code, reason = "there is no safe call for it yet, and to read instead is to wait")]
 pub(crate) fn bring_near_address(address: usize) {
     use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
     // SAFETY: it is a hint. It neither reads nor writes what a program sees, and does not fault, whatever the address.
