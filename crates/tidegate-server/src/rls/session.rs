@@ -102,14 +102,13 @@ impl Session {
 
     /// Answers calls whose messages are here.
     fn decide(&mut self, line: &Rc<Line>, calls: &mut Together<'_>) {
+        let Some(now) = calls.first().map(|first| first.call.came()) else { return };
         let core = self.core.clone();
         let Some(memory) = Call::memory(&core) else {
             return calls.drain(..).for_each(|ready| decide_later(line, ready));
         };
         let (in_force, mut looked) = (core.node.rules.in_force(), LookedAt::new());
-        if let Some(first) = calls.first() {
-            core.look_ahead(memory, &in_force, calls, first.call.came(), &mut looked);
-        }
+        core.look_ahead(memory, &in_force, calls, now, &mut looked);
         for (at, Ready { stream, call, message }) in calls.drain(..).enumerate() {
             self.answer.clear();
             let read = looked.get_mut(at).filter(|read| read.ahead.is_some());
