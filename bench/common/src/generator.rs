@@ -14,7 +14,7 @@ use tidegate_clock::Stopwatch;
 
 use crate::client::{Client, Connection, Ended};
 use crate::http::Http;
-use crate::plan::{Load, Span};
+use crate::plan::{Load, Span, turns};
 use crate::requests::Requests;
 use crate::results::{Counts, Latency};
 use crate::tally::Tally;
@@ -81,13 +81,32 @@ fn closed_by<C: Connection>(
             let after = swarm.drain()?;
             return Ok(Counts { all: before.plus(&tally).plus(&after), ..counts });
         }
-        for client in &mut swarm.clients {
-            while client.in_flight() < load.streams && client.begin(calls.requests.get(next), 0) {
-                next += 1;
-            }
-        }
+        swarm.fill(calls, load, &mut next);
         swarm.turn(WAIT_MAX, |ended| tally.add(ended.outcome))?;
     }
+}
+
+/// Keeps a load up on several servers by turns, each for a moment, every other time backwards; counts what each did in all its turns. What
+/// disturbs the machine for longer than a few moments disturbs all of them alike. A turn ends when the last of its calls has: then the
+/// server sleeps, and what it has used is known to the nanosecond.
+pub fn by_turns(servers: &[Calls<'_>], load: Load, turn: Duration, rounds: usize) -> Result<Vec<Counts>, String> {
+    let connect = |calls| Ok((Swarm::<Client>::connect(calls, load)?, calls.first, Counts::default()));
+    let mut all = servers.iter().map(connect).collect::<Result<Vec<_>, String>>()?;
+    // The first is for the connections: it is accounted for, and not measured.
+    for round in 0..=rounds {
+        for at in turns(round, servers.len()) {
+            let (calls, (swarm, next, counts)) = (&servers[at], &mut all[at]);
+            let (meter, mut tally) = (Meter::start(calls)?, Tally::default());
+            while meter.wall.elapsed() < turn || tally.calls() == 0 {
+                swarm.fill(calls, load, next);
+                swarm.turn(WAIT_MAX, |ended| tally.add(ended.outcome))?;
+            }
+            tally = tally.plus(&swarm.drain()?);
+            let measured = meter.counts(calls, &tally)?;
+            *counts = Counts { all: counts.all.plus(&tally), ..if round == 0 { *counts } else { counts.plus(&measured) } };
+        }
+    }
+    Ok(all.into_iter().map(|(_, _, counts)| counts).collect())
 }
 
 /// Calls so many times a second for a time; counts the calls that were due while it was measured, however late they end.
@@ -213,6 +232,15 @@ impl<C: Connection> Swarm<C> {
 
     pub(crate) fn in_flight(&self) -> usize {
         self.clients.iter().map(Connection::in_flight).sum()
+    }
+
+    /// Begins as many calls as the load allows.
+    fn fill(&mut self, calls: &Calls<'_>, load: Load, next: &mut usize) {
+        for client in &mut self.clients {
+            while client.in_flight() < load.streams && client.begin(calls.requests.get(*next), 0) {
+                *next += 1;
+            }
+        }
     }
 
     /// Moves `turn` on to a connection with room for another call, if there is one.

@@ -33,6 +33,20 @@ fn is_zero(number: &u64) -> bool {
 }
 
 impl Counts {
+    /// Both, one after the other.
+    pub fn plus(&self, other: &Self) -> Self {
+        Self {
+            calls: self.calls + other.calls,
+            refused: self.refused + other.refused,
+            wall_ns: self.wall_ns + other.wall_ns,
+            server_cpu_ns: self.server_cpu_ns + other.server_cpu_ns,
+            generator_cpu_ns: self.generator_cpu_ns + other.generator_cpu_ns,
+            store_cpu_ns: self.store_cpu_ns + other.store_cpu_ns,
+            store_calls: self.store_calls + other.store_calls,
+            all: self.all.plus(&other.all),
+        }
+    }
+
     /// Calls in a second of the server's processor. Nobody else's work adds to that.
     pub fn per_cpu_s(&self) -> f64 {
         self.calls as f64 * 1e9 / self.server_cpu_ns.max(1) as f64

@@ -1,14 +1,15 @@
-//! Nodes that know no caller, some, and very many, asked the same in turns: every other round backwards.
+//! Nodes that know no caller, some, and very many, asked the same by turns that are as short as moments.
 
 use std::path::Path;
 use std::time::Duration;
 
-use tidegate_bench_common::accounting::{Made, accounted};
+use tidegate_bench_common::accounting::{Account, accounted};
 use tidegate_bench_common::generator::{self, Calls, Used};
 use tidegate_bench_common::pin::Cores;
-use tidegate_bench_common::plan::{FEW, Span, turns};
+use tidegate_bench_common::plan::{FEW, Load, Span};
 use tidegate_bench_common::process::Entrance;
 use tidegate_bench_common::requests::{Requests, shuffled};
+use tidegate_bench_common::results::Counts;
 use tidegate_control::{ControlStore, Options, Override, Quota, Unit, Who};
 
 use crate::node::{DOMAIN, Node, TIER};
@@ -37,8 +38,10 @@ pub(crate) fn measure(plan: &Plan, cores: Option<Cores>) -> Result<(Vec<Weight>,
     for (_, node) in &nodes {
         for requests in &requests {
             // Every key once, so that its counter is there.
-            let calls_max = Some(requests.len() as u64);
-            asked(node, requests, 0, |calls| generator::closed(calls, FEW, Span::NONE, calls_max))?;
+            let (calls_max, used) = (Some(requests.len() as u64), || used(node));
+            let calls = Calls { address: node.process.address, requests, first: 0, used: &used };
+            let account = Some((node.http, Entrance::Rls));
+            accounted(account, || generator::closed(&calls, FEW, Span::NONE, calls_max))?;
         }
     }
     let weights = nodes.iter().map(|(known, node)| {
@@ -54,30 +57,41 @@ pub(crate) fn measure(plan: &Plan, cores: Option<Cores>) -> Result<(Vec<Weight>,
     }
     for round in 0..plan.rounds {
         eprintln!("round {} of {}", round + 1, plan.rounds);
-        for turn in turns(round, rows.len()) {
-            let row = &mut rows[turn];
-            let requests = &requests[row.asking as usize];
-            let Some((_, node)) = nodes.iter().find(|(known, _)| *known == row.known) else { continue };
+        // In the order of the nodes, as many rows as there are of them.
+        for rows in rows.chunks_mut(nodes.len()) {
+            let (load, asking) = (rows[0].load, rows[0].asking);
+            let requests = &requests[asking as usize];
             let first = round * requests.len() / plan.rounds;
-            let load = row.load;
-            let counts =
-                asked(node, requests, first, |calls| generator::closed(calls, load, plan.span, None));
-            row.rounds.push(counts?);
+            for (row, counts) in rows.iter_mut().zip(in_turns(&nodes, requests, first, load, plan)?) {
+                row.rounds.push(counts);
+            }
         }
     }
     Ok((weights, rows))
 }
 
-/// The node has to have counted the same calls.
-fn asked<T: Made>(
-    node: &Node,
+/// All nodes are asked the same, by turns, and each has to have counted its calls.
+fn in_turns(
+    nodes: &[(u32, Node)],
     requests: &Requests,
     first: usize,
-    ask: impl FnOnce(&Calls<'_>) -> Result<T, String>,
-) -> Result<T, String> {
-    let used = || Ok(Used { server_cpu_ns: node.process.cpu_ns()?, ..Used::default() });
-    let calls = Calls { address: node.process.address, requests, first, used: &used };
-    Ok(accounted(Some((node.http, Entrance::Rls)), || ask(&calls))?)
+    load: Load,
+    plan: &Plan,
+) -> Result<Vec<Counts>, String> {
+    let open = |(_, node): &(u32, Node)| Account::open(node.http, Entrance::Rls);
+    let accounts = nodes.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+    let used: Vec<_> = nodes.iter().map(|(_, node)| || used(node)).collect();
+    let calls = |((_, node), used): (&(u32, Node), _)| Calls { address: node.process.address, requests, first, used };
+    let calls: Vec<_> = nodes.iter().zip(used.iter().map(|used| used as _)).map(calls).collect();
+    let counts = generator::by_turns(&calls, load, plan.turn, plan.turns)?;
+    for (account, counts) in accounts.into_iter().zip(&counts) {
+        account.close(&counts.all)?;
+    }
+    Ok(counts)
+}
+
+fn used(node: &Node) -> Result<Used, String> {
+    Ok(Used { server_cpu_ns: node.process.cpu_ns()?, ..Used::default() })
 }
 
 fn name(caller: u32) -> String {

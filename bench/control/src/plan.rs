@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tidegate_bench_common::plan::{FEW, Load, MANY, Scale, Span};
+use tidegate_bench_common::plan::{FEW, Load, MANY, Scale};
 
 /// How they ask.
 pub(crate) const LOADS: [Load; 2] = [FEW, MANY];
@@ -15,8 +15,9 @@ pub(crate) struct Plan {
     /// How many callers ask, in each of the loads.
     pub(crate) asked: [u32; 2],
     pub(crate) rounds: usize,
-    /// How long a load lasts before it is measured, and then.
-    pub(crate) span: Span,
+    /// How long a turn of a node is, and how many it has in a round. What else the machine does changes within a second.
+    pub(crate) turn: Duration,
+    pub(crate) turns: usize,
     pub(crate) edits: u32,
 }
 
@@ -36,14 +37,11 @@ impl Asking {
 
 impl Plan {
     pub(crate) fn of(scale: Scale) -> Self {
-        let (some, many, rounds, warm_ms, measured_ms, edits) = match scale {
-            Scale::Smoke => (1_000, 10_000, 2, 50, 200, 5),
-            Scale::Quick => (10_000, 1_000_000, 25, 50, 150, 50),
-            // Many short turns: what else the machine does changes within a second.
-            Scale::Full => (10_000, 1_000_000, 75, 50, 200, 200),
+        let (some, many, rounds, turns, edits) = match scale {
+            Scale::Smoke => (1_000, 10_000, 2, 4, 5),
+            Scale::Quick => (10_000, 1_000_000, 8, 20, 50),
+            Scale::Full => (10_000, 1_000_000, 50, 20, 200),
         };
-        let span =
-            Span { warm: Duration::from_millis(warm_ms), measured: Duration::from_millis(measured_ms) };
-        Self { known: [0, some, many], asked: [some, many], rounds, span, edits }
+        Self { known: [0, some, many], asked: [some, many], rounds, turn: Duration::from_millis(15), turns, edits }
     }
 }

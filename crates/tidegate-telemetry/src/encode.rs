@@ -50,12 +50,12 @@ struct Page {
 
 impl Collector for Page {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        self.write_rules(&mut encoder)?;
         self.write_requests(&mut encoder)?;
         self.write_trouble(&mut encoder)?;
         self.write_store(&mut encoder)?;
         self.write_memory(&mut encoder)?;
-        self.write_node(&mut encoder)
+        self.write_node(&mut encoder)?;
+        self.write_rules(&mut encoder) // Last: a hundred thousand rules are a long page, and not everybody reads to its end.
     }
 }
 
