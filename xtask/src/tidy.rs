@@ -96,6 +96,8 @@ const WALLS: &[Wall] = &[
         name: "tidegate-core",
         edges: "normal,build,no-proc-macro",
         allowed: Allowed::Only(&[
+            "arc-swap",
+            "bytemuck",
             "foldhash",
             "hashbrown",
             "ipnet",

@@ -14,7 +14,7 @@ use tidegate_clock::Stopwatch;
 
 use crate::client::{Client, Connection, Ended};
 use crate::http::Http;
-use crate::plan::{Load, Span, turns};
+use crate::plan::{Load, Span, after_others};
 use crate::requests::Requests;
 use crate::results::{Counts, Latency};
 use crate::tally::Tally;
@@ -86,7 +86,7 @@ fn closed_by<C: Connection>(
     }
 }
 
-/// Keeps a load up on several servers by turns, each for a moment, every other time backwards; counts what each did in all its turns. What
+/// Keeps a load up on several servers by turns, each for a moment; counts what each did in all its turns. What
 /// disturbs the machine for longer than a few moments disturbs all of them alike. A turn ends when the last of its calls has: then the
 /// server sleeps, and what it has used is known to the nanosecond.
 pub fn by_turns(servers: &[Calls<'_>], load: Load, turn: Duration, rounds: usize) -> Result<Vec<Counts>, String> {
@@ -94,7 +94,7 @@ pub fn by_turns(servers: &[Calls<'_>], load: Load, turn: Duration, rounds: usize
     let mut all = servers.iter().map(connect).collect::<Result<Vec<_>, String>>()?;
     // The first is for the connections: it is accounted for, and not measured.
     for round in 0..=rounds {
-        for at in turns(round, servers.len()) {
+        for at in after_others(round, servers.len()) {
             let (calls, (swarm, next, counts)) = (&servers[at], &mut all[at]);
             let (meter, mut tally) = (Meter::start(calls)?, Tally::default());
             while meter.wall.elapsed() < turn || tally.calls() == 0 {

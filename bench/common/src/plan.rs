@@ -106,6 +106,12 @@ pub fn turns(round: usize, count: usize) -> impl Iterator<Item = usize> {
     (0..count).map(move |turn| if round.is_multiple_of(2) { turn } else { count - 1 - turn })
 }
 
+/// The same for turns so short that it matters who was there before: nobody comes after itself, whose caches would still be warm, and of
+/// three everybody comes after each of the others as often.
+pub fn after_others(round: usize, count: usize) -> impl Iterator<Item = usize> {
+    (0..count).map(move |turn| if round.is_multiple_of(2) { turn } else { (count - turn) % count })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,6 +120,16 @@ mod tests {
     fn every_other_round_goes_backwards() {
         assert_eq!(turns(0, 3).collect::<Vec<_>>(), [0, 1, 2]);
         assert_eq!(turns(1, 3).collect::<Vec<_>>(), [2, 1, 0]);
+    }
+
+    #[test]
+    fn of_three_everybody_comes_after_each_of_the_others() {
+        let order: Vec<usize> = (0..3).flat_map(|round| after_others(round, 3)).collect();
+        assert_eq!(order, [0, 1, 2, 0, 2, 1, 0, 1, 2]);
+        let mut pairs: Vec<_> = order.windows(2).take(6).map(|pair| (pair[0], pair[1])).collect();
+        pairs.sort_unstable();
+        assert_eq!(pairs, [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)]);
+        assert_eq!((0..2).flat_map(|round| after_others(round, 2)).collect::<Vec<_>>(), [0, 1, 0, 1]);
     }
 
     #[test]

@@ -395,15 +395,15 @@ impl Book {
     }
 
     /// The same, by what is known about callers too.
-    pub fn plan_for<'b>(&'b self, query: &Query<'_>, callers: Callers<'_>, plan: &mut Plan<'b>) {
-        self.plan_recorded(query, Some(callers), plan, &mut ());
+    pub fn plan_for<'b>(&'b self, query: &Query<'_>, callers: Option<&Callers<'b>>, plan: &mut Plan<'b>) {
+        self.plan_recorded(query, callers, plan, &mut ());
     }
 
     /// The same, and tells `recorder` how it went about it.
     pub fn plan_recorded<'b>(
         &'b self,
         query: &Query<'_>,
-        callers: Option<Callers<'_>>,
+        callers: Option<&Callers<'b>>,
         plan: &mut Plan<'b>,
         recorder: &mut impl Recorder,
     ) {
@@ -413,10 +413,9 @@ impl Book {
 
     /// The first step of a plan: it begins to fetch what the second needs and is far away in memory. Whoever has several requests to plan
     /// begins all plans before any is finished, and waits for little.
-    pub fn begin_plan<'b>(&'b self, query: &Query<'_>, callers: Option<Callers<'_>>, plan: &mut Plan<'b>) {
+    pub fn begin_plan<'b>(&'b self, query: &Query<'_>, callers: Option<&Callers<'b>>, plan: &mut Plan<'b>) {
         plan.clear();
         plan.domain = self.domains.get(query.domain);
-        let callers = callers.filter(|callers| !callers.quotas.is_empty());
         if let (Some(domain), Some(callers)) = (plan.domain, callers) {
             plan.name_callers(domain, query, callers);
         }
@@ -426,7 +425,7 @@ impl Book {
     pub fn finish_plan<'b>(
         &'b self,
         query: &Query<'_>,
-        callers: Option<Callers<'_>>,
+        callers: Option<&Callers<'b>>,
         plan: &mut Plan<'b>,
         recorder: &mut impl Recorder,
     ) {
@@ -441,7 +440,6 @@ impl Book {
             plan.exempt = true;
             return recorder.record(Event::DomainExempts(by));
         }
-        let callers = callers.filter(|callers| !callers.quotas.is_empty());
         if let Some(callers) = callers {
             plan.recognise(domain, query, callers);
             if let Some(known) = plan.callers.iter().find(|known| known.terms.whitelisted) {
@@ -497,7 +495,7 @@ impl Book {
         &'b self,
         seek: &Seek<'_>,
         mut found: Found<'b>,
-        quotas: &[Known],
+        quotas: &[Known<'_>],
         all: &mut Vec<Found<'b>>,
         recorder: &mut impl Recorder,
     ) {
@@ -595,7 +593,7 @@ struct Seek<'s> {
     domain: &'s Domain,
     entries: &'s [Entry<'s>],
     /// What is known about callers, if any of it grants something.
-    callers: Option<Callers<'s>>,
+    callers: Option<&'s Callers<'s>>,
     /// Which entry names the caller.
     caller: Option<usize>,
     /// What is kept about it, among what the plan has.

@@ -44,7 +44,8 @@ mod reserved; // charges that are settled later
 mod near; // memory that will be needed soon
 
 mod quota; // what is kept about single callers
-mod shelf; // where they are found
+mod roll; // who is known at all
+mod shelf; // what they have for themselves
 
 mod query; // what a request asks
 mod book; // all rules, compiled
@@ -73,11 +74,12 @@ pub use plan::{Fate, Found, GrantedBy, Plan, Planned};
 pub use portable::{FORMS, Form, PORTABLE_VERSION, PortableError};
 pub use query::{Descriptor, Entry, OwnLimit, Query};
 pub use quota::{
-    ADDRESS_OF_CALLER, AddressError, Below, Callers, Grant, Override, Quota, QuotaMore, QuotaUnit, Quotas,
+    ADDRESS_OF_CALLER, AddressError, Below, Callers, Grant, Kept, Override, Quota, QuotaMore, QuotaUnit, Quotas,
     Terms, Tier, override_address,
 };
 pub use recorder::{Event, ExemptBy, How, Recorder, Waypoint};
 pub use reserved::{RESERVATION_COUNTERS_MAX, RESERVATION_DIGITS, Reserved};
+pub use roll::AskForLargePages;
 pub use rule::{
     Consistency, OnStoreFailure, Origin, PathEntry, Policy, Rule, RuleDraft, RuleState, Share, rule_id,
 };

@@ -1,13 +1,12 @@
 //! What counts for one request: the rules that were found, and the counters to be asked.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use crate::book::{Book, Domain, Matching};
-use crate::quota::{OtherName, Place};
+use crate::quota::OtherName;
 use crate::{
-    Algorithm, Ask, Callers, Charge, Descriptor, Entry, Grant, Key, LOG_AMOUNT_MAX, Limit, LimitError,
-    OwnLimit, PathEntry, Query, Role, Rule, RuleDraft, Tag, Terms, bring_near,
+    Algorithm, Ask, Callers, Charge, Descriptor, Entry, Grant, Kept, Key, LOG_AMOUNT_MAX, Limit, LimitError,
+    OwnLimit, PathEntry, Query, Role, Rule, RuleDraft, Tag, bring_near,
 };
 
 /// A rule, or a limit of the request's own, that a descriptor found, and what became of it.
@@ -102,11 +101,11 @@ enum LimitOf<'b> {
 
 /// A caller that a request names.
 #[derive(Debug)]
-pub(crate) struct Known {
+pub(crate) struct Known<'b> {
     /// The first entry that names it.
     pub(crate) at: usize,
     /// What is kept about it.
-    pub(crate) terms: Arc<Terms>,
+    pub(crate) terms: Kept<'b>,
 }
 
 /// An entry that names a caller.
@@ -114,8 +113,8 @@ pub(crate) struct Known {
 pub(crate) struct Named {
     /// Which entry of the request.
     pub(crate) at: usize,
-    /// Where its records are, if there are any.
-    place: Place,
+    /// What its records are found by, if there are any.
+    hash: u64,
     /// Whose records it leads to, among those that the plan has.
     pub(crate) quota: Option<usize>,
 }
@@ -128,11 +127,9 @@ pub struct Plan<'b> {
     pub(crate) found: Vec<Found<'b>>,
     takes: Vec<Planned<'b>>,
     /// What is kept about the callers that it names.
-    pub(crate) callers: Vec<Known>,
+    pub(crate) callers: Vec<Known<'b>>,
     /// The entries that name callers, in their order.
     named: Vec<Named>,
-    /// What the last request had of that: most callers have the same.
-    near: Option<Arc<Terms>>,
     /// Limits that the request brought, or that its caller was granted.
     own: Vec<Limit>,
     /// What the reference server calls the counters, one after the other.
@@ -151,8 +148,9 @@ impl<'b> Plan<'b> {
         // Nothing is in them: collecting keeps the allocation, and only the lifetime changes.
         let found = std::mem::take(&mut self.found).into_iter().map(|_| Found::default()).collect();
         let takes = std::mem::take(&mut self.takes).into_iter().map_while(|_| None).collect();
-        let Self { own, names, callers, named, near, .. } = self;
-        Plan { domain: None, exempt: false, found, takes, callers, named, near, own, names }
+        let callers = std::mem::take(&mut self.callers).into_iter().map_while(|_| None).collect();
+        let Self { own, names, named, .. } = self;
+        Plan { domain: None, exempt: false, found, takes, callers, named, own, names }
     }
 
     /// Forgets the request, keeps the room.
@@ -161,10 +159,6 @@ impl<'b> Plan<'b> {
         self.exempt = false;
         self.found.clear();
         self.takes.clear();
-        // What one caller has for itself would only be in the way.
-        if let Some(shared) = self.callers.pop().map(|known| known.terms).filter(|terms| terms.is_shared()) {
-            self.near = Some(shared);
-        }
         self.callers.clear();
         self.named.clear();
         self.own.clear();
@@ -173,24 +167,24 @@ impl<'b> Plan<'b> {
 
     /// Finds the callers that a request names, and has the memory brought near in which they are kept.
     #[inline]
-    pub(crate) fn name_callers(&mut self, domain: &Domain, query: &Query<'_>, callers: Callers<'_>) {
+    pub(crate) fn name_callers(&mut self, domain: &Domain, query: &Query<'_>, callers: &Callers<'b>) {
         for (at, entry) in query.entries.iter().enumerate() {
             if *entry.key == *domain.quota_key() {
                 // Nearly always all descriptors speak of one.
                 let again = self.named.last().filter(|last| query.entries[last.at].value == entry.value);
-                let place = again.map(|last| last.place).unwrap_or_else(|| {
-                    let place = callers.quotas.place(entry.value);
-                    callers.quotas.bring_near(place);
-                    place
+                let hash = again.map(|last| last.hash).unwrap_or_else(|| {
+                    let hash = callers.hash(entry.value);
+                    callers.bring_near(hash);
+                    hash
                 });
-                self.named.push(Named { at, place, quota: None });
+                self.named.push(Named { at, hash, quota: None });
             }
         }
     }
 
     /// Looks up what is kept about them.
     #[inline]
-    pub(crate) fn recognise(&mut self, domain: &Domain, query: &Query<'_>, callers: Callers<'_>) {
+    pub(crate) fn recognise(&mut self, domain: &Domain, query: &Query<'_>, callers: &Callers<'b>) {
         let value = |named: &Named| query.entries[named.at].value;
         for number in 0..self.named.len() {
             let named = self.named[number];
@@ -209,14 +203,14 @@ impl<'b> Plan<'b> {
         domain: &Domain,
         query: &Query<'_>,
         named: Named,
-        callers: Callers<'_>,
+        callers: &Callers<'b>,
     ) -> Option<usize> {
         let caller = query.entries[named.at].value;
         let known = self.callers.iter().position(|known| query.entries[known.at].value == caller);
         if known.is_some() {
             return known;
         }
-        let terms = callers.quotas.at(named.place, &mut self.near)?;
+        let terms = callers.find(named.hash)?;
         if !terms.is_of(domain) {
             return None;
         }

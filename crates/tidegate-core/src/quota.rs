@@ -1,22 +1,24 @@
 //! Quotas: what is kept about single callers beside the rules. A map of its own, which is changed entry by entry while requests are
 //! decided; the book holds rules only.
 //!
-//! A request asks it once for each caller that it names, and it is asked by nothing else: a probe of a hash table under the lock of one
-//! of many shards, held for as long as it takes to count a reference. Among a million callers each step from one place in memory to the
-//! next waits for it, so there are few: a caller is a keyed hash of its name in a table that is searched in place, and callers who differ
-//! in nothing but their names share what else is kept about them ([`Terms`]).
+//! A request asks it once for each caller that it names, and it is asked by nothing else: a probe of a hash table that is read without a
+//! lock ([`Roll`]). Among a million callers each step from one place in memory to the next waits for it, so there is one: it leads to what
+//! callers share who differ in nothing but their names, which is near. What single callers have for themselves is found under the lock of
+//! one of many shards.
 //!
-//! 63 bits of a hash stand for a name. That any of a million unknown names is taken for one of a million known ones has a probability of
-//! one in nine million, and nobody outside can look for it: the hash is keyed, anew by each process.
+//! 64 bits of a hash stand for a name. That any of a million unknown names is taken for one of a million known ones has a probability of
+//! one in eighteen million, and nobody outside can look for it: the hash is keyed, anew by each process.
 
 use std::hash::{BuildHasher as _, RandomState};
+use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
+use arc_swap::{ArcSwap, Guard};
 use hashbrown::HashMap;
 
-use crate::near::bring_near_address;
-use crate::shelf::{Mark, Shelf, Whereabouts};
+use crate::roll::{self, AskForLargePages, Roll};
+use crate::shelf::Shelf;
 use crate::{DEPTH_MAX, Domain, Entry, KeyParts, Micros, Secret, Unit};
 
 /// Readers of different callers rarely meet in one of so many, and all of them stay near.
@@ -222,16 +224,6 @@ impl Terms {
         own + allocated(size_of_val(&*self.overrides)) + overrides.sum::<usize>()
     }
 
-    /// What it takes that is not shared with others.
-    fn own_bytes(&self) -> usize {
-        if self.is_shared() { 0 } else { self.bytes() }
-    }
-
-    /// Do all have the same who have this tier and nothing else?
-    pub(crate) fn is_shared(&self) -> bool {
-        self.overrides.is_empty() && self.more.is_none()
-    }
-
     /// Is it about a caller in this domain?
     pub(crate) fn is_of(&self, domain: &Domain) -> bool {
         match self.more.as_ref().and_then(|more| more.domain.as_deref()) {
@@ -283,14 +275,40 @@ pub(crate) fn granted<'q>(
     overrides.iter().find(holds).map(|one| one.grant)
 }
 
+/// What is kept about a caller besides its name, in the hand of somebody who looks at it.
+#[derive(Clone, Debug)]
+pub enum Kept<'q> {
+    /// What others have too.
+    Shared(&'q Terms),
+    /// What nobody else has.
+    Own(Arc<Terms>),
+}
+
+impl Deref for Kept<'_> {
+    type Target = Terms;
+
+    #[inline]
+    fn deref(&self) -> &Terms {
+        match self {
+            Self::Shared(terms) => terms,
+            Self::Own(terms) => terms,
+        }
+    }
+}
+
 /// Everything that is kept about callers and tiers.
 #[derive(Debug)]
 pub struct Quotas {
     /// What names are hashed by.
     hasher: KeyParts,
-    shards: Box<[Shard]>,
-    /// What callers share who have nothing but a tier, by it and whether they are limited at all.
-    plain: Mutex<HashMap<Plain, Arc<Terms>>>,
+    /// Who is known, and by which number or where what is kept about them is found.
+    roll: ArcSwap<Roll>,
+    /// How many places of it are taken. Held by whoever changes anything about a caller.
+    taken: Mutex<usize>,
+    pages: AskForLargePages,
+    shared: Shared,
+    /// What callers have for themselves, by the hashes of their names.
+    own: Box<[Shard]>,
     /// The tiers that the control plane knows. There are few.
     tiers: RwLock<Arc<[Tier]>>,
     /// How many callers are kept.
@@ -301,41 +319,54 @@ pub struct Quotas {
     granting_tiers: AtomicUsize,
 }
 
-/// Some of the callers. The lock and what is read first under it share a cache line.
+/// Some of the callers who have anything for themselves. The lock and what is read first under it share a cache line.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-struct Shard {
-    shelf: RwLock<Shelf<Arc<Terms>>>,
-    /// Where the shelf's slots are, for whoever does not hold the lock: a hint, and no more.
-    start: AtomicUsize,
-    slots: AtomicUsize,
+struct Shard(RwLock<Shelf<Arc<Terms>>>);
+
+/// What callers share who have nothing but a tier, each by a number that it keeps for ever: whoever has the number needs no lock. So there
+/// is a bound on how many there may be, far above what anybody sells; who comes later has it for itself.
+#[derive(Debug)]
+struct Shared {
+    numbers: Mutex<HashMap<Plain, u16>>,
+    /// In parts that are made when they are needed.
+    parts: [OnceLock<Box<[OnceLock<Terms>]>>; SHARED_PARTS],
 }
 
-impl Shard {
-    #[inline]
-    fn read(&self) -> RwLockReadGuard<'_, Shelf<Arc<Terms>>> {
-        self.shelf.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn change<R>(&self, change: impl FnOnce(&mut Shelf<Arc<Terms>>) -> R) -> R {
-        let mut shelf = self.shelf.write().unwrap_or_else(PoisonError::into_inner);
-        let result = change(&mut shelf);
-        let Whereabouts { start, slots } = shelf.whereabouts();
-        self.start.store(start, Ordering::Relaxed);
-        self.slots.store(slots, Ordering::Relaxed);
-        result
-    }
-}
-
-/// Where a caller is kept, if it is: by a hash of its name.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
-    shard: u8,
-    mark: Mark,
-}
+const SHARED_PARTS: usize = 256;
+const SHARED_PART: usize = 256;
 
 /// A tier, and whether its caller is not limited at all.
 type Plain = (Option<Arc<str>>, bool);
+
+impl Default for Shared {
+    fn default() -> Self {
+        Self { numbers: Mutex::default(), parts: [const { OnceLock::new() }; SHARED_PARTS] }
+    }
+}
+
+impl Shared {
+    /// The number of what callers share who have this tier and nothing else; none if there are too many.
+    fn number(&self, tier: &Option<Arc<str>>, whitelisted: bool) -> Option<u16> {
+        let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (tier.clone(), whitelisted);
+        if let Some(number) = numbers.get(&key) {
+            return Some(*number);
+        }
+        let number = u16::try_from(numbers.len()).ok()?;
+        let part = self.parts[usize::from(number) / SHARED_PART]
+            .get_or_init(|| (0..SHARED_PART).map(|_| OnceLock::new()).collect());
+        let terms = Terms { tier: tier.clone(), overrides: Box::default(), whitelisted, more: None };
+        part[usize::from(number) % SHARED_PART].get_or_init(|| terms);
+        numbers.insert(key, number);
+        Some(number)
+    }
+
+    #[inline]
+    fn get(&self, number: u16) -> Option<&Terms> {
+        self.parts[usize::from(number) / SHARED_PART].get()?[usize::from(number) % SHARED_PART].get()
+    }
+}
 
 /// A tier, as the control plane knows it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -348,15 +379,7 @@ pub struct Tier {
 
 impl Default for Quotas {
     fn default() -> Self {
-        Self {
-            hasher: hasher(),
-            shards: (0..SHARDS).map(|_| Shard::default()).collect(),
-            plain: Mutex::default(),
-            tiers: RwLock::new(Arc::new([])),
-            callers: AtomicUsize::new(0),
-            bytes: AtomicUsize::new(0),
-            granting_tiers: AtomicUsize::new(0),
-        }
+        Self::new(|_| ())
     }
 }
 
@@ -368,6 +391,22 @@ fn hasher() -> KeyParts {
 }
 
 impl Quotas {
+    /// Nothing yet, in a table that `pages` is shown before it is used.
+    pub fn new(pages: AskForLargePages) -> Self {
+        Self {
+            hasher: hasher(),
+            roll: ArcSwap::from_pointee(Roll::with_room(0, pages)),
+            taken: Mutex::default(),
+            pages,
+            shared: Shared::default(),
+            own: (0..SHARDS).map(|_| Shard::default()).collect(),
+            tiers: RwLock::new(Arc::new([])),
+            callers: AtomicUsize::new(0),
+            bytes: AtomicUsize::new(0),
+            granting_tiers: AtomicUsize::new(0),
+        }
+    }
+
     /// Is nothing kept that a decision could ask about?
     #[inline]
     pub fn is_empty(&self) -> bool {
@@ -385,91 +424,137 @@ impl Quotas {
         self.callers.load(Ordering::Relaxed)
     }
 
-    /// What all of them take in memory, the table included.
+    /// What all of them take in memory, the tables included.
     pub fn bytes(&self) -> usize {
-        let tables = self.shards.iter().map(|shard| shard.read().bytes());
-        self.bytes.load(Ordering::Relaxed) + tables.sum::<usize>()
+        let shelves = self.own.iter().map(|shard| read(shard).bytes());
+        self.bytes.load(Ordering::Relaxed) + self.roll.load().bytes() + shelves.sum::<usize>()
+    }
+
+    /// What requests are planned by at a time; none if nothing is kept.
+    #[inline]
+    pub fn at(&self, now: Micros) -> Option<Callers<'_>> {
+        if self.is_empty() { None } else { Some(Callers { quotas: self, roll: self.roll.load(), now }) }
     }
 
     /// What is kept about a caller.
-    pub fn of(&self, caller: &str) -> Option<Arc<Terms>> {
-        if self.callers.load(Ordering::Relaxed) == 0 { None } else { self.at(self.place(caller), &mut None) }
+    pub fn of(&self, caller: &str) -> Option<Kept<'_>> {
+        self.find(&self.roll.load(), self.hash(caller))
     }
 
-    /// What is kept at a place, in the hand of somebody who has `near` from the last time. Mostly it is that again: then no reference is
-    /// counted, in a place where every thread would count.
+    /// The hash that stands for a caller. Zero stands for nobody.
     #[inline]
-    pub(crate) fn at(&self, place: Place, near: &mut Option<Arc<Terms>>) -> Option<Arc<Terms>> {
-        let shelf = self.shards[usize::from(place.shard)].read();
-        let terms = shelf.get(place.mark)?;
-        let again = near.take_if(|near| Arc::ptr_eq(near, terms));
-        again.or_else(|| Some(terms.clone()))
+    fn hash(&self, caller: &str) -> u64 {
+        self.hasher.hash_with(caller.as_bytes()).max(1)
     }
 
-    /// Asks for the memory that a place is in, for whoever will look there soon.
     #[inline]
-    pub(crate) fn bring_near(&self, place: Place) {
-        let shard = &self.shards[usize::from(place.shard)];
-        let (start, slots) = (shard.start.load(Ordering::Relaxed), shard.slots.load(Ordering::Relaxed));
-        bring_near_address(Whereabouts { start, slots }.home_of::<Arc<Terms>>(place.mark));
+    fn find(&self, roll: &Roll, hash: u64) -> Option<Kept<'_>> {
+        let entry = roll.get(hash)?;
+        match entry.number() {
+            Some(number) => self.shared.get(number).map(Kept::Shared),
+            None => self.find_own(hash),
+        }
+    }
+
+    /// What a caller has for itself; if it was taken away meanwhile, what it has now.
+    fn find_own(&self, hash: u64) -> Option<Kept<'_>> {
+        loop {
+            let own = read(self.shard(hash)).get(hash).cloned();
+            if own.is_some() {
+                return own.map(Kept::Own);
+            }
+            // Whoever took it away has said so in the roll before, or has put another roll in its place.
+            match self.roll.load().get(hash)?.number() {
+                Some(number) => return self.shared.get(number).map(Kept::Shared),
+                None => std::hint::spin_loop(),
+            }
+        }
+    }
+
+    #[inline]
+    fn shard(&self, hash: u64) -> &Shard {
+        &self.own[(hash >> (u64::BITS - SHARD_BITS)) as usize]
     }
 
     /// Keeps this about a caller, in place of what was kept before.
     pub fn put(&self, quota: Quota) {
         let Quota { caller, tier, overrides, whitelisted, more } = quota;
-        let mut terms = self.plain(tier, whitelisted);
-        if !overrides.is_empty() || more.is_some() {
-            terms = Arc::new(Terms { tier: terms.tier.clone(), overrides, whitelisted, more });
+        let hash = self.hash(&caller);
+        let is_plain = overrides.is_empty() && more.is_none();
+        let number = if is_plain { self.shared.number(&tier, whitelisted) } else { None };
+        let mut taken = self.change();
+        match number {
+            Some(number) => {
+                self.enter(hash, roll::Entry::shared(number), &mut taken);
+                self.forget_own(hash);
+            }
+            None => {
+                let terms = Arc::new(Terms { tier, overrides, whitelisted, more });
+                self.bytes.fetch_add(terms.bytes(), Ordering::Relaxed);
+                // Before the roll leads there.
+                if let Some(before) = write(self.shard(hash), |shelf| shelf.put(hash, terms)) {
+                    self.bytes.fetch_sub(before.bytes(), Ordering::Relaxed);
+                }
+                self.enter(hash, roll::Entry::OWN, &mut taken);
+            }
         }
-        let Place { shard, mark } = self.place(&caller);
-        self.bytes.fetch_add(terms.own_bytes(), Ordering::Relaxed);
-        self.shards[usize::from(shard)].change(|shelf| match shelf.put(mark, terms) {
-            Some(before) => self.bytes.fetch_sub(before.own_bytes(), Ordering::Relaxed),
-            None => self.callers.fetch_add(1, Ordering::Relaxed),
-        });
     }
 
-    /// The one place for what all callers of a tier share.
-    fn plain(&self, tier: Option<Arc<str>>, whitelisted: bool) -> Arc<Terms> {
-        let mut all = self.plain.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (tier, whitelisted);
-        if let Some(kept) = all.get(&key) {
-            return kept.clone();
+    fn change(&self) -> MutexGuard<'_, usize> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Enters a caller in the roll, in a larger one if need be.
+    fn enter(&self, hash: u64, entry: roll::Entry, taken: &mut usize) {
+        let mut roll = self.roll.load_full();
+        if !roll.has_room(*taken) {
+            let callers = self.len();
+            roll = Arc::new(roll.moved(callers + callers / 2 + 1, self.pages));
+            *taken = callers;
+            self.roll.store(roll.clone());
         }
-        if all.len() == all.capacity() {
-            all.retain(|_, terms| Arc::strong_count(terms) > 1); // Before it grows, what nobody has any more goes.
+        let (before, is_new) = roll.put(hash, entry);
+        *taken += usize::from(is_new);
+        if before.is_none() {
+            self.callers.fetch_add(1, Ordering::Relaxed);
         }
-        let terms = Terms { tier: key.0.clone(), overrides: Box::default(), whitelisted, more: None };
-        all.entry(key).or_insert(Arc::new(terms)).clone()
+    }
+
+    /// Forgets what a caller had for itself, after the roll does not lead there any more.
+    fn forget_own(&self, hash: u64) {
+        if let Some(gone) = write(self.shard(hash), |shelf| shelf.remove(hash)) {
+            self.bytes.fetch_sub(gone.bytes(), Ordering::Relaxed);
+        }
     }
 
     /// Forgets a caller; says whether anything was kept.
     pub fn remove(&self, caller: &str) -> bool {
-        let Place { shard, mark } = self.place(caller);
-        let gone = self.shards[usize::from(shard)].change(|shelf| shelf.remove(mark));
-        if let Some(gone) = &gone {
-            self.gone(gone);
+        let _changing = self.change();
+        let hash = self.hash(caller);
+        let gone = self.roll.load().remove(hash);
+        if let Some(entry) = gone {
+            self.gone(hash, entry);
         }
         gone.is_some()
     }
 
+    fn gone(&self, hash: u64, entry: roll::Entry) {
+        self.callers.fetch_sub(1, Ordering::Relaxed);
+        if entry == roll::Entry::OWN {
+            self.forget_own(hash);
+        }
+    }
+
     /// All that is kept will be put now, whether it changed or not.
     pub fn begin(&self) {
-        for shard in &self.shards {
-            shard.change(Shelf::doubt_all);
-        }
+        let _changing = self.change();
+        self.roll.load().doubt_all();
     }
 
     /// All that is kept has been put: forgets every caller for whom nothing was since the beginning.
     pub fn end(&self) {
-        for shard in &self.shards {
-            shard.change(|shelf| shelf.drop_doubtful(|terms| self.gone(terms)));
-        }
-    }
-
-    fn gone(&self, terms: &Terms) {
-        self.bytes.fetch_sub(terms.own_bytes(), Ordering::Relaxed);
-        self.callers.fetch_sub(1, Ordering::Relaxed);
+        let _changing = self.change();
+        self.roll.load().drop_doubtful(|hash, entry| self.gone(hash, entry));
     }
 
     /// Puts these tiers in the place of all before.
@@ -500,22 +585,45 @@ impl Quotas {
         let tier = tiers.iter().find(|one| *one.name == *tier)?;
         granted(&tier.overrides, walked, now)
     }
-
-    /// Where a caller is kept: the highest bits of the hash of its name say in which shard, the lowest where there.
-    #[inline]
-    pub(crate) fn place(&self, caller: &str) -> Place {
-        let hash = self.hasher.hash_with(caller.as_bytes());
-        Place { shard: (hash >> (u64::BITS - SHARD_BITS)) as u8, mark: Mark::of_hash(hash) }
-    }
 }
 
-/// What is known about callers when a request is planned.
-#[derive(Clone, Copy, Debug)]
+fn read(shard: &Shard) -> impl Deref<Target = Shelf<Arc<Terms>>> {
+    shard.0.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn write<R>(shard: &Shard, change: impl FnOnce(&mut Shelf<Arc<Terms>>) -> R) -> R {
+    change(&mut shard.0.write().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// What is known about callers while requests are planned, a moment long.
+#[derive(Debug)]
 pub struct Callers<'k> {
     /// All of it.
-    pub quotas: &'k Quotas,
+    pub(crate) quotas: &'k Quotas,
+    /// Who is known.
+    roll: Guard<Arc<Roll>>,
     /// When: overrides begin and end.
-    pub now: Micros,
+    pub(crate) now: Micros,
+}
+
+impl<'k> Callers<'k> {
+    /// The hash that a caller is found by.
+    #[inline]
+    pub(crate) fn hash(&self, caller: &str) -> u64 {
+        self.quotas.hash(caller)
+    }
+
+    /// Asks for the memory that a caller is in, for whoever will look there soon.
+    #[inline]
+    pub(crate) fn bring_near(&self, hash: u64) {
+        self.roll.bring_near(hash);
+    }
+
+    /// What is kept about a caller.
+    #[inline]
+    pub(crate) fn find(&self, hash: u64) -> Option<Kept<'k>> {
+        self.quotas.find(&self.roll, hash)
+    }
 }
 
 #[cfg(test)]

@@ -1,38 +1,18 @@
 //! A table of what is kept under hashes: sixteen bytes for each, and nearly always one cache line to look at.
 //!
-//! Names are not kept, only their hashes, and of these what does not follow from the place is compared. Linear probing: a hash is at its
-//! home, or behind it without a gap between. A table of a library keeps what it compares apart from what it finds, which is one more place
-//! in memory for each probe: among a million callers that is one more wait.
-
-/// What something is found by: bits of a keyed hash, all but the lowest.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Mark(u64);
-
-/// The bit that is no part of a mark: was it put here since everything was last doubted?
-const CONFIRMED: u64 = 1;
-
-impl Mark {
-    pub(crate) fn of_hash(hash: u64) -> Self {
-        Self(hash | CONFIRMED)
-    }
-
-    /// Where it would be if nobody else were there, in a table of so many slots.
-    fn home(self, slots: usize) -> usize {
-        (self.0 >> 1) as usize & (slots - 1)
-    }
-}
+//! Names are not kept, only their hashes. Linear probing: a hash is at its home, or behind it without a gap between. A table of a library
+//! keeps what it compares apart from what it finds, which is one more place in memory for each probe: among a hundred thousand callers that
+//! is one more wait.
 
 #[derive(Debug)]
 struct Kept<T> {
-    /// The mark, and whether it is confirmed.
-    bits: u64,
+    hash: u64,
     value: T,
 }
 
-impl<T> Kept<T> {
-    fn mark(&self) -> Mark {
-        Mark(self.bits | CONFIRMED)
-    }
+/// Where a hash would be if nobody else were there, in a table of so many slots.
+fn home(hash: u64, slots: usize) -> usize {
+    hash as usize & (slots - 1)
 }
 
 /// The table.
@@ -62,24 +42,19 @@ impl<T> Shelf<T> {
         size_of_val(&*self.slots)
     }
 
-    /// Where in memory its slots are, and how many; for whoever wants to bring one near without looking at it.
-    pub(crate) fn whereabouts(&self) -> Whereabouts {
-        Whereabouts { start: self.slots.as_ptr().addr(), slots: self.slots.len() }
-    }
-
     #[inline]
-    pub(crate) fn get(&self, mark: Mark) -> Option<&T> {
-        let at = self.find(mark).ok()?;
+    pub(crate) fn get(&self, hash: u64) -> Option<&T> {
+        let at = self.find(hash).ok()?;
         self.slots[at].as_ref().map(|kept| &kept.value)
     }
 
     /// Puts a value there; gives the one that was there before.
-    pub(crate) fn put(&mut self, mark: Mark, value: T) -> Option<T> {
+    pub(crate) fn put(&mut self, hash: u64, value: T) -> Option<T> {
         if (self.len + 1) * 4 > self.slots.len() * 3 {
             self.grow();
         }
-        let kept = Some(Kept { bits: mark.0, value });
-        match self.find(mark) {
+        let kept = Some(Kept { hash, value });
+        match self.find(hash) {
             Ok(at) => std::mem::replace(&mut self.slots[at], kept).map(|before| before.value),
             Err(free) => {
                 self.slots[free] = kept;
@@ -90,15 +65,15 @@ impl<T> Shelf<T> {
     }
 
     /// Takes a value away.
-    pub(crate) fn remove(&mut self, mark: Mark) -> Option<T> {
-        let mut gap = self.find(mark).ok()?;
+    pub(crate) fn remove(&mut self, hash: u64) -> Option<T> {
+        let mut gap = self.find(hash).ok()?;
         let gone = self.slots[gap].take();
         self.len -= 1;
         // Whoever is behind the gap and could not be found past it moves into it, and leaves one behind.
         let mask = self.slots.len() - 1;
         let mut at = (gap + 1) & mask;
         while let Some(kept) = &self.slots[at] {
-            let home = kept.mark().home(self.slots.len());
+            let home = home(kept.hash, self.slots.len());
             if at.wrapping_sub(home) & mask >= at.wrapping_sub(gap) & mask {
                 self.slots[gap] = self.slots[at].take();
                 gap = at;
@@ -108,34 +83,17 @@ impl<T> Shelf<T> {
         gone.map(|gone| gone.value)
     }
 
-    /// From now on only what is put is confirmed.
-    pub(crate) fn doubt_all(&mut self) {
-        self.slots.iter_mut().flatten().for_each(|kept| kept.bits &= !CONFIRMED);
-    }
-
-    /// Takes away what is not confirmed, and shows it to `gone`.
-    pub(crate) fn drop_doubtful(&mut self, mut gone: impl FnMut(&T)) {
-        let is_doubtful = |kept: &&Kept<T>| kept.bits & CONFIRMED == 0;
-        let doubtful: Vec<Mark> =
-            self.slots.iter().flatten().filter(is_doubtful).map(|kept| kept.mark()).collect();
-        for mark in doubtful {
-            if let Some(value) = self.remove(mark) {
-                gone(&value);
-            }
-        }
-    }
-
-    /// Where a mark is, or the free slot that it would have.
+    /// Where a hash is, or the free slot that it would have.
     #[inline]
-    fn find(&self, mark: Mark) -> Result<usize, usize> {
+    fn find(&self, hash: u64) -> Result<usize, usize> {
         if self.slots.is_empty() {
             return Err(0);
         }
         let mask = self.slots.len() - 1;
-        let mut at = mark.home(self.slots.len());
+        let mut at = home(hash, self.slots.len());
         // There is a free one, so it ends.
         while let Some(kept) = &self.slots[at & mask] {
-            if kept.mark() == mark {
+            if kept.hash == hash {
                 return Ok(at & mask);
             }
             at += 1;
@@ -147,25 +105,10 @@ impl<T> Shelf<T> {
         let slots = (self.slots.len() * 2).max(Self::SLOTS_MIN);
         let before = std::mem::replace(&mut self.slots, (0..slots).map(|_| None).collect());
         for kept in before.into_iter().flatten() {
-            if let Err(free) = self.find(kept.mark()) {
+            if let Err(free) = self.find(kept.hash) {
                 self.slots[free] = Some(kept);
             }
         }
-    }
-}
-
-/// Where the slots of a table are, or were a moment ago.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Whereabouts {
-    pub(crate) start: usize,
-    pub(crate) slots: usize,
-}
-
-impl Whereabouts {
-    /// The address of the slot that is home to a mark, in a table of these.
-    #[inline]
-    pub(crate) fn home_of<T>(self, mark: Mark) -> usize {
-        self.start.wrapping_add(mark.home(self.slots.max(1)) * size_of::<Option<Kept<T>>>())
     }
 }
 

@@ -18,7 +18,7 @@ use tidegate_core::{Key, Limit, Micros, Tag, Verdict};
 pub use batch::{Answer, Batch, Mode, Take};
 #[cfg(not(loom))]
 pub use hand::{Hand, Store};
-pub use memory::{Loaded, Memory, MemoryError, MemorySize, SnapshotError, Stats};
+pub use memory::{Loaded, Memory, MemoryError, MemorySize, SnapshotError, Stats, ask_for_large_pages};
 #[cfg(not(loom))]
 pub use redis::{
     Address, CircuitSettings, CircuitState, CircuitStats, DenialStats, Login, NewsEars, Password,

@@ -92,7 +92,7 @@ impl Asks<'_> {
 }
 
 /// What a request is decided by: the rules, and what is known about callers beside them.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct By<'r> {
     /// The rules.
     pub book: &'r Book,
@@ -115,11 +115,11 @@ impl<'r> By<'r> {
     /// The same in two steps ([`Book::begin_plan`]).
     #[inline]
     pub(crate) fn begin_plan(&self, query: &Query<'_>, plan: &mut Plan<'r>) {
-        self.book.begin_plan(query, self.callers, plan);
+        self.book.begin_plan(query, self.callers.as_ref(), plan);
     }
 
     pub(crate) fn finish_plan(&self, query: &Query<'_>, plan: &mut Plan<'r>) {
-        self.book.finish_plan(query, self.callers, plan, &mut ());
+        self.book.finish_plan(query, self.callers.as_ref(), plan, &mut ());
     }
 }
 
@@ -132,12 +132,12 @@ pub fn decide<R>(
     room: &mut Room,
     view: impl FnOnce(&Decision<'_>) -> R,
 ) -> R {
-    decide_as(By::rules(book), counters, query, &Asks::Planned, now, room, view)
+    decide_as(&By::rules(book), counters, query, &Asks::Planned, now, room, view)
 }
 
 /// The same, for a request that may ask for something else.
 pub fn decide_as<R>(
-    by: By<'_>,
+    by: &By<'_>,
     counters: &Memory,
     query: &Query<'_>,
     asks: &Asks<'_>,
@@ -193,6 +193,7 @@ pub(crate) async fn decide_elsewhere<R>(
 ) -> R {
     let (mut plan, mut batch) = (room.plan(), std::mem::take(&mut room.batch).recycle());
     by.plan(query, &mut plan);
+    drop(by); // It is for a moment.
     let refusing = refusing(&plan);
     if lay_out(&plan, asks, refusing.as_ref(), terms.otherwise, &mut batch) {
         if batch.takes(0).is_empty() {

@@ -250,6 +250,7 @@ impl Seen {
     ) -> Result<Self, Unavailable> {
         let (mut plan, mut batch) = (Plan::new(), Batch::new());
         by.plan(query, &mut plan);
+        drop(by); // It is for a moment.
         let refusing = refusing(&plan);
         if !lay_out(&plan, &Asks::Planned, refusing.as_ref(), OnStoreFailure::default(), &mut batch) {
             return Ok(Self::default());
@@ -267,16 +268,16 @@ impl Seen {
 
 /// Says what would become of a request now, and why. Charges nothing, and leaves nothing behind.
 pub fn explain(book: &Book, counters: &Memory, query: &Query<'_>, now: Micros) -> Explanation {
-    explain_as(By::rules(book), counters, query, now)
+    explain_as(&By::rules(book), counters, query, now)
 }
 
 /// The same, by what is known about callers too.
-pub fn explain_as(by: By<'_>, counters: &Memory, query: &Query<'_>, now: Micros) -> Explanation {
+pub fn explain_as(by: &By<'_>, counters: &Memory, query: &Query<'_>, now: Micros) -> Explanation {
     explain_with(by, query, |batch| counters.rehearse_now(batch, now))
 }
 
 /// The same, after the counters were asked: by the same book, about the same request.
-pub(crate) fn explain_seen(by: By<'_>, query: &Query<'_>, seen: Seen) -> Explanation {
+pub(crate) fn explain_seen(by: &By<'_>, query: &Query<'_>, seen: Seen) -> Explanation {
     explain_with(by, query, |batch| {
         batch.judge(|_, _, answers| {
             answers.iter_mut().zip(&seen.answers).for_each(|(answer, seen)| *answer = *seen);
@@ -287,12 +288,12 @@ pub(crate) fn explain_seen(by: By<'_>, query: &Query<'_>, seen: Seen) -> Explana
 }
 
 fn explain_with(
-    by: By<'_>,
+    by: &By<'_>,
     query: &Query<'_>,
     rehearse: impl FnOnce(&mut Batch<'_>) -> Vec<Rehearsed>,
 ) -> Explanation {
     let (mut walks, mut plan, mut batch) = (Walks::new(query), Plan::new(), Batch::new());
-    by.book.plan_recorded(query, by.callers, &mut plan, &mut walks);
+    by.book.plan_recorded(query, by.callers.as_ref(), &mut plan, &mut walks);
     let refusing = refusing(&plan);
     let rehearsed =
         match lay_out(&plan, &Asks::Planned, refusing.as_ref(), OnStoreFailure::default(), &mut batch) {

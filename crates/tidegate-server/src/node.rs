@@ -14,7 +14,7 @@ use arc_swap::{ArcSwap, Guard};
 use tidegate_clock::Clock;
 use tidegate_config::LiveRules;
 use tidegate_core::{
-    Ask, Book, Callers, Descriptor, Fate, Found, GrantedBy, Key, Limit, Micros, OnStoreFailure, Plan, Query,
+    Ask, Book, Descriptor, Fate, Found, GrantedBy, Key, Limit, Micros, OnStoreFailure, Plan, Query,
     Quotas, Role, Rule, Tag, Verdict,
 };
 use tidegate_counters::{
@@ -85,7 +85,7 @@ impl InForce {
     /// What requests are decided by at a time.
     #[inline]
     pub(crate) fn at(&self, now: Micros) -> By<'_> {
-        By { book: &self.book, callers: Some(Callers { quotas: &self.quotas, now }) }
+        By { book: &self.book, callers: self.quotas.at(now) }
     }
 
     /// What counts for a request at a time.
@@ -435,8 +435,9 @@ impl Core {
         let now = asker.came;
         let decided = catch_unwind(AssertUnwindSafe(|| {
             let Ahead { mut room, plan } = ahead.unwrap_or_else(|| {
-                let mut ahead = self.begin_ahead(in_force, query, now);
-                in_force.at(now).finish_plan(query, &mut ahead.plan);
+                let by = in_force.at(now);
+                let mut ahead = self.begin_ahead(&by, query);
+                by.finish_plan(query, &mut ahead.plan);
                 ahead
             });
             let result = decide_planned(plan, memory, asks, now, &mut room, |decision| {
@@ -451,11 +452,11 @@ impl Core {
 
     /// Begins the plan of a request that will be decided soon.
     #[inline]
-    pub(crate) fn begin_ahead<'r>(&self, in_force: &'r InForce, query: &Query<'_>, now: Micros) -> Ahead<'r> {
+    pub(crate) fn begin_ahead<'r>(&self, by: &By<'r>, query: &Query<'_>) -> Ahead<'r> {
         self.fault(query);
         let mut room = self.room();
         let mut plan = room.plan();
-        in_force.at(now).begin_plan(query, &mut plan);
+        by.begin_plan(query, &mut plan);
         Ahead { room, plan }
     }
 

@@ -36,6 +36,7 @@ use arena::Arena;
 use classes::Classes;
 use ghosts::Ghosts;
 use request::NEAR;
+pub use pages::ask_for_large_pages;
 pub use snapshot::{Loaded, SnapshotError};
 use stats::Counts;
 pub use stats::Stats;

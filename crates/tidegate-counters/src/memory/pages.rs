@@ -9,7 +9,7 @@ use super::sync::AtomicU64;
     unsafe_code,
     reason = "there is no safe call for it, and it makes lookups in large tables a third faster"
 )]
-pub(crate) fn advise_large(words: &[AtomicU64]) {
+pub fn ask_for_large_pages(words: &[AtomicU64]) {
     const PAGE_BYTES: usize = 4_096;
     let start = (words.as_ptr() as usize).next_multiple_of(PAGE_BYTES);
     let end = (words.as_ptr_range().end as usize) / PAGE_BYTES * PAGE_BYTES;
@@ -21,4 +21,4 @@ pub(crate) fn advise_large(words: &[AtomicU64]) {
 }
 
 #[cfg(not(all(target_os = "linux", not(loom), not(miri))))]
-pub(crate) fn advise_large(_words: &[AtomicU64]) {}
+pub fn ask_for_large_pages(_words: &[AtomicU64]) {}

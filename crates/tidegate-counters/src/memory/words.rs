@@ -1,6 +1,6 @@
 //! Memory as words that begin at a cache line.
 
-use super::pages::advise_large;
+use super::pages::ask_for_large_pages;
 use super::sync::{AtomicU64, Ordering, zeroed};
 
 /// Words in a cache line.
@@ -18,7 +18,7 @@ impl Words {
     /// So many words of zero, or nothing if there is not as much memory.
     pub(crate) fn new(len: usize) -> Option<Self> {
         let words = zeroed(len.checked_add(LINE_WORDS)?)?;
-        advise_large(&words);
+        ask_for_large_pages(&words);
         let into_line = words.as_ptr() as usize / size_of::<u64>() % LINE_WORDS;
         Some(Self { words, start: (LINE_WORDS - into_line) % LINE_WORDS })
     }

@@ -114,7 +114,7 @@ async fn explained(core: &Core, verb: Verb, bytes: Bytes) -> Result<(Answer, Req
     aside(core, move |node| {
         let asked = explainable(&bytes)?;
         let parts = asked.parts(node.default_domain(&in_force.book), Some(&lease))?;
-        let explanation = explain_seen(in_force.at(now), &parts.query(), seen);
+        let explanation = explain_seen(&in_force.at(now), &parts.query(), seen);
         let body = serde_json::to_vec(&Explained { text: explanation.render(), explanation: &explanation })
             .map_err(|error| HttpError::broken(error.to_string()))?;
         let outcome = if explanation.admitted { RequestOutcome::Admitted } else { RequestOutcome::Refused };

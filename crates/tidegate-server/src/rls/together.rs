@@ -12,6 +12,7 @@ use tidegate_http2::StreamId;
 
 use super::answer::Read;
 use super::grpc::Call;
+use crate::decide::By;
 use crate::node::{Ahead, Core, InForce};
 
 /// How many calls are looked at together. What they need has to stay near until it is their turn.
@@ -45,14 +46,15 @@ impl Core {
             return;
         }
         let looked = catch_unwind(AssertUnwindSafe(|| {
+            let by = in_force.at(now);
             for (at, ready) in calls.iter().enumerate() {
                 all.push(Read::default());
-                self.begin(in_force, ready, now, &mut all[at]);
+                self.begin(&by, ready, &mut all[at]);
             }
             for (Read { request, lease, ahead }, ready) in all.iter_mut().zip(calls) {
                 let domain = self.domain_of(request.domain, ready.call.standing);
                 let (Some(ahead), Some(domain)) = (ahead, domain) else { continue };
-                in_force.at(now).finish_plan(&request.query(domain, lease), &mut ahead.plan);
+                by.finish_plan(&request.query(domain, lease), &mut ahead.plan);
                 ahead.plan.takes().iter().for_each(|take| memory.bring_set_near(take.key));
             }
             for Ahead { plan, .. } in all.iter().filter_map(|read| read.ahead.as_ref()) {
@@ -67,9 +69,8 @@ impl Core {
     /// Reads a call and begins its plan, if there is anything to be planned.
     fn begin<'a, 'r>(
         &self,
-        in_force: &'r InForce,
+        by: &By<'r>,
         ready: &Ready<'a>,
-        now: Micros,
         Read { request, lease, ahead }: &mut Read<'a, 'r>,
     ) {
         if request.read(ready.message).is_err() || request.too_much {
@@ -77,7 +78,7 @@ impl Core {
         }
         if let Some(domain) = self.domain_of(request.domain, ready.call.standing) {
             *lease = self.fresh_lease();
-            *ahead = Some(self.begin_ahead(in_force, &request.query(domain, lease), now));
+            *ahead = Some(self.begin_ahead(by, &request.query(domain, lease)));
         }
     }
 }

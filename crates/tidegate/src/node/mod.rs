@@ -178,7 +178,7 @@ impl Running {
             all_quota: drop_in.quota,
             stats: stand_in.stats.clone(),
         });
-        let quotas = Arc::new(Quotas::default());
+        let quotas = Arc::new(Quotas::new(tidegate_counters::ask_for_large_pages));
         let (source, rules) = rules::start(&settings, secret, threads, &store, &quotas, kept)?;
         let mut control = control::plan(&settings, &data, &metrics, threads, &clock)?;
         let xds_status = xds.as_ref().map(|xds| Arc::new(XdsStatus::new(xds.server.to_string())));

@@ -9,7 +9,7 @@ use tidegate_control::plane::{
     Judged, LimitInForce, Pending, Plane, PlaneError, RuleChange, RuleInForce, Used,
 };
 use tidegate_core::{
-    Book, Callers, Descriptor, Domain, Entry, Fate, Found, Limit, Micros, Plan, Query, Quotas, Rule,
+    Book, Descriptor, Domain, Entry, Fate, Found, Limit, Micros, Plan, Query, Quotas, Rule,
     RuleState as CoreState, Secret,
 };
 use tidegate_counters::{Counters as _, Hand};
@@ -143,12 +143,11 @@ impl Plane for NodePlane {
         alone.set_tiers(in_force.quotas.tiers().iter().cloned());
         alone.put(tidegate_core::Quota { whitelisted: false, ..core_quota(quota) });
         let entries = [Entry { key: domain.quota_key(), value: &quota.api_key }];
-        let callers = Callers { quotas: &alone, now: node.now() };
         let mut plan = Plan::new();
         let descriptors = [peek(0..1)];
         let query =
             Query { domain: domain.name(), entries: &entries, descriptors: &descriptors, lease: None };
-        in_force.book.plan_for(&query, callers, &mut plan);
+        in_force.book.plan_for(&query, alone.at(node.now()).as_ref(), &mut plan);
         let own = |found: &&Found<'_>| found.descriptor.is_some() && matches!(found.fate, Fate::Counted(_));
         let found = plan.found().iter().find(own)?;
         let Fate::Counted(take) = found.fate else { return None };
@@ -267,7 +266,6 @@ async fn answer(node: &Node, hand: &Hand, question: &Question) -> Result<Vec<Use
     let domain =
         in_force.book.domain(domain).ok_or_else(|| unknown(format!("there is no domain `{domain}`")))?;
     let now = if matches!(hand, Hand::Redis(_)) { Micros::new(node.clock.wall_now_us()) } else { node.now() };
-    let callers = Callers { quotas: &in_force.quotas, now };
     let quota = in_force.quotas.of(&question.caller);
     let overrides = quota.as_ref().map(|quota| &*quota.overrides).unwrap_or_default();
     let ways = ways(&in_force.book, domain, &question.caller, overrides);
@@ -278,7 +276,7 @@ async fn answer(node: &Node, hand: &Hand, question: &Question) -> Result<Vec<Use
         let query =
             Query { domain: domain.name(), entries: &entries, descriptors: &descriptors, lease: None };
         let mut plan = Plan::new();
-        in_force.book.plan_for(&query, callers, &mut plan);
+        in_force.book.plan_for(&query, in_force.quotas.at(now).as_ref(), &mut plan);
         for found in plan.found().iter().filter(|found| found.descriptor.is_some()) {
             let Fate::Counted(number) = found.fate else { continue };
             let take = &plan.takes()[number];
