@@ -45,7 +45,7 @@ mod near; // memory that will be needed soon
 
 mod quota; // what is kept about single callers
 mod roll; // who is known at all
-mod shelf; // what they have for themselves
+mod own; // what callers have for themselves
 
 mod query; // what a request asks
 mod book; // all rules, compiled
@@ -74,7 +74,7 @@ pub use plan::{Fate, Found, GrantedBy, Plan, Planned};
 pub use portable::{FORMS, Form, PORTABLE_VERSION, PortableError};
 pub use query::{Descriptor, Entry, OwnLimit, Query};
 pub use quota::{
-    ADDRESS_OF_CALLER, AddressError, Below, Callers, Grant, Kept, Override, Quota, QuotaMore, QuotaUnit, Quotas,
+    ADDRESS_OF_CALLER, AddressError, Below, Callers, Grant, Kept, Override, Overrides, Quota, QuotaMore, QuotaUnit, Quotas,
     Terms, Tier, override_address,
 };
 pub use recorder::{Event, ExemptBy, How, Recorder, Waypoint};

@@ -4,9 +4,10 @@ use std::ops::Range;
 
 use crate::book::{Book, Domain, Matching};
 use crate::quota::OtherName;
+use crate::roll;
 use crate::{
     Algorithm, Ask, Callers, Charge, Descriptor, Entry, Grant, Kept, Key, LOG_AMOUNT_MAX, Limit, LimitError,
-    OwnLimit, PathEntry, Query, Role, Rule, RuleDraft, Tag, bring_near,
+    OwnLimit, PathEntry, Query, Role, Rule, RuleDraft, Tag,
 };
 
 /// A rule, or a limit of the request's own, that a descriptor found, and what became of it.
@@ -115,6 +116,8 @@ pub(crate) struct Named {
     pub(crate) at: usize,
     /// What its records are found by, if there are any.
     hash: u64,
+    /// Where they are, once it was looked up.
+    entry: Option<roll::Entry>,
     /// Whose records it leads to, among those that the plan has.
     pub(crate) quota: Option<usize>,
 }
@@ -130,6 +133,8 @@ pub struct Plan<'b> {
     pub(crate) callers: Vec<Known<'b>>,
     /// The entries that name callers, in their order.
     named: Vec<Named>,
+    /// Was it looked up who they are?
+    looked_up: bool,
     /// Limits that the request brought, or that its caller was granted.
     own: Vec<Limit>,
     /// What the reference server calls the counters, one after the other.
@@ -150,7 +155,7 @@ impl<'b> Plan<'b> {
         let takes = std::mem::take(&mut self.takes).into_iter().map_while(|_| None).collect();
         let callers = std::mem::take(&mut self.callers).into_iter().map_while(|_| None).collect();
         let Self { own, names, named, .. } = self;
-        Plan { domain: None, exempt: false, found, takes, callers, named, own, names }
+        Plan { domain: None, exempt: false, found, takes, callers, named, looked_up: false, own, names }
     }
 
     /// Forgets the request, keeps the room.
@@ -161,6 +166,7 @@ impl<'b> Plan<'b> {
         self.takes.clear();
         self.callers.clear();
         self.named.clear();
+        self.looked_up = false;
         self.own.clear();
         self.names.clear();
     }
@@ -177,28 +183,58 @@ impl<'b> Plan<'b> {
                     callers.bring_near(hash);
                     hash
                 });
-                self.named.push(Named { at, hash, quota: None });
+                self.named.push(Named { at, hash, entry: None, quota: None });
             }
         }
     }
 
-    /// Looks up what is kept about them.
+    /// Looks up where that is which is kept about them; says whether any of it is theirs alone, and further away. May be left out.
+    #[inline]
+    pub fn look_up(&mut self, callers: &Callers<'b>) -> bool {
+        let mut any_own = false;
+        for number in 0..self.named.len() {
+            let again = number.checked_sub(1).map(|before| self.named[before]);
+            let hash = self.named[number].hash;
+            let entry = match again.filter(|again| again.hash == hash) {
+                Some(again) => again.entry,
+                None => callers.entry(hash),
+            };
+            any_own |= matches!(entry, Some(roll::Entry::Own(_)));
+            self.named[number].entry = entry;
+        }
+        self.looked_up = true;
+        any_own
+    }
+
+    /// Asks for what is theirs alone, after it was looked up where it is.
+    pub fn bring_own_near(&self, callers: &Callers<'b>) {
+        for named in &self.named {
+            if let Some(roll::Entry::Own(number)) = named.entry {
+                callers.bring_own_near(number);
+            }
+        }
+    }
+
+    /// Finds what is kept about them.
     #[inline]
     pub(crate) fn recognise(&mut self, domain: &Domain, query: &Query<'_>, callers: &Callers<'b>) {
+        if !self.looked_up {
+            self.look_up(callers);
+        }
         let value = |named: &Named| query.entries[named.at].value;
         for number in 0..self.named.len() {
             let named = self.named[number];
             let before = number.checked_sub(1).map(|before| self.named[before]);
             self.named[number].quota = match before.filter(|before| value(before) == value(&named)) {
                 Some(before) => before.quota,
-                None => self.look_up(domain, query, named, callers),
+                None => self.known(domain, query, named, callers),
             };
         }
     }
 
     /// What is kept about the caller that an entry names: its number.
     #[inline]
-    fn look_up(
+    fn known(
         &mut self,
         domain: &Domain,
         query: &Query<'_>,
@@ -210,11 +246,10 @@ impl<'b> Plan<'b> {
         if known.is_some() {
             return known;
         }
-        let terms = callers.find(named.hash)?;
+        let terms = callers.at_entry(named.hash, named.entry?)?;
         if !terms.is_of(domain) {
             return None;
         }
-        terms.overrides.first().into_iter().for_each(bring_near);
         self.callers.push(Known { at: named.at, terms });
         Some(self.callers.len() - 1)
     }

@@ -3,8 +3,8 @@
 //!
 //! A request asks it once for each caller that it names, and it is asked by nothing else: a probe of a hash table that is read without a
 //! lock ([`Roll`]). Among a million callers each step from one place in memory to the next waits for it, so there is one: it leads to what
-//! callers share who differ in nothing but their names, which is near. What single callers have for themselves is found under the lock of
-//! one of many shards.
+//! callers share who differ in nothing but their names, which is near. What single callers have for themselves is two places further
+//! ([`Owns`]); whoever plans several requests together has all of it fetched before it is needed.
 //!
 //! 64 bits of a hash stand for a name. That any of a million unknown names is taken for one of a million known ones has a probability of
 //! one in eighteen million, and nobody outside can look for it: the hash is keyed, anew by each process.
@@ -17,13 +17,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use arc_swap::{ArcSwap, Guard};
 use hashbrown::HashMap;
 
+use crate::own::{Numbers, Own, Owns};
 use crate::roll::{self, AskForLargePages, Roll};
-use crate::shelf::Shelf;
 use crate::{DEPTH_MAX, Domain, Entry, KeyParts, Micros, Secret, Unit};
-
-/// Readers of different callers rarely meet in one of so many, and all of them stay near.
-const SHARDS: usize = 1 << SHARD_BITS;
-const SHARD_BITS: u32 = 6;
 
 /// What a caller may have, and in which time.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -202,9 +198,39 @@ pub struct Terms {
     /// Its tier.
     pub tier: Option<Arc<str>>,
     /// Its own limits.
-    pub overrides: Box<[Override]>,
+    pub overrides: Overrides,
     pub(crate) whitelisted: bool,
     more: Option<Box<QuotaMore>>,
+}
+
+/// The limits of one caller. Who has any mostly has one: that stands where its caller's terms do, and not one wait further.
+#[derive(Debug)]
+pub enum Overrides {
+    /// One.
+    One(Override),
+    /// None, or several.
+    Several(Box<[Override]>),
+}
+
+impl From<Box<[Override]>> for Overrides {
+    fn from(all: Box<[Override]>) -> Self {
+        match <[Override; 1]>::try_from(Vec::from(all)) {
+            Ok([one]) => Self::One(one),
+            Err(several) => Self::Several(several.into()),
+        }
+    }
+}
+
+impl Deref for Overrides {
+    type Target = [Override];
+
+    #[inline]
+    fn deref(&self) -> &[Override] {
+        match self {
+            Self::One(one) => std::slice::from_ref(one),
+            Self::Several(several) => several,
+        }
+    }
 }
 
 impl Terms {
@@ -220,8 +246,12 @@ impl Terms {
             let texts = [&more.domain, &more.user, &more.client].into_iter().flatten().map(|one| text(one));
             allocated(size_of::<QuotaMore>()) + texts.sum::<usize>()
         });
-        let own = allocated(COUNTS + size_of::<Self>()) + more;
-        own + allocated(size_of_val(&*self.overrides)) + overrides.sum::<usize>()
+        let own = allocated(COUNTS + size_of::<Own>()) + more;
+        let apart = match &self.overrides {
+            Overrides::One(_) => 0,
+            Overrides::Several(several) => allocated(size_of_val(&**several)),
+        };
+        own + apart + overrides.sum::<usize>()
     }
 
     /// Is it about a caller in this domain?
@@ -281,7 +311,7 @@ pub enum Kept<'q> {
     /// What others have too.
     Shared(&'q Terms),
     /// What nobody else has.
-    Own(Arc<Terms>),
+    Own(Arc<Own>),
 }
 
 impl Deref for Kept<'_> {
@@ -291,7 +321,7 @@ impl Deref for Kept<'_> {
     fn deref(&self) -> &Terms {
         match self {
             Self::Shared(terms) => terms,
-            Self::Own(terms) => terms,
+            Self::Own(own) => &own.terms,
         }
     }
 }
@@ -303,12 +333,11 @@ pub struct Quotas {
     hasher: KeyParts,
     /// Who is known, and by which number or where what is kept about them is found.
     roll: ArcSwap<Roll>,
-    /// How many places of it are taken. Held by whoever changes anything about a caller.
-    taken: Mutex<usize>,
+    changing: Mutex<Changing>,
     pages: AskForLargePages,
     shared: Shared,
-    /// What callers have for themselves, by the hashes of their names.
-    own: Box<[Shard]>,
+    /// What callers have for themselves.
+    owns: Owns,
     /// The tiers that the control plane knows. There are few.
     tiers: RwLock<Arc<[Tier]>>,
     /// How many callers are kept.
@@ -319,10 +348,13 @@ pub struct Quotas {
     granting_tiers: AtomicUsize,
 }
 
-/// Some of the callers who have anything for themselves. The lock and what is read first under it share a cache line.
+/// In the hand of whoever changes anything about a caller.
 #[derive(Debug, Default)]
-#[repr(align(64))]
-struct Shard(RwLock<Shelf<Arc<Terms>>>);
+struct Changing {
+    /// How many places of the roll are taken.
+    taken: usize,
+    numbers: Numbers,
+}
 
 /// What callers share who have nothing but a tier, each by a number that it keeps for ever: whoever has the number needs no lock. So there
 /// is a bound on how many there may be, far above what anybody sells; who comes later has it for itself.
@@ -356,7 +388,8 @@ impl Shared {
         let number = u16::try_from(numbers.len()).ok()?;
         let part = self.parts[usize::from(number) / SHARED_PART]
             .get_or_init(|| (0..SHARED_PART).map(|_| OnceLock::new()).collect());
-        let terms = Terms { tier: tier.clone(), overrides: Box::default(), whitelisted, more: None };
+        let overrides = Overrides::Several(Box::default());
+        let terms = Terms { tier: tier.clone(), overrides, whitelisted, more: None };
         part[usize::from(number) % SHARED_PART].get_or_init(|| terms);
         numbers.insert(key, number);
         Some(number)
@@ -396,10 +429,10 @@ impl Quotas {
         Self {
             hasher: hasher(),
             roll: ArcSwap::from_pointee(Roll::with_room(0, pages)),
-            taken: Mutex::default(),
+            changing: Mutex::default(),
             pages,
             shared: Shared::default(),
-            own: (0..SHARDS).map(|_| Shard::default()).collect(),
+            owns: Owns::default(),
             tiers: RwLock::new(Arc::new([])),
             callers: AtomicUsize::new(0),
             bytes: AtomicUsize::new(0),
@@ -426,8 +459,7 @@ impl Quotas {
 
     /// What all of them take in memory, the tables included.
     pub fn bytes(&self) -> usize {
-        let shelves = self.own.iter().map(|shard| read(shard).bytes());
-        self.bytes.load(Ordering::Relaxed) + self.roll.load().bytes() + shelves.sum::<usize>()
+        self.bytes.load(Ordering::Relaxed) + self.roll.load().bytes() + self.owns.bytes()
     }
 
     /// What requests are planned by at a time; none if nothing is kept.
@@ -438,7 +470,8 @@ impl Quotas {
 
     /// What is kept about a caller.
     pub fn of(&self, caller: &str) -> Option<Kept<'_>> {
-        self.find(&self.roll.load(), self.hash(caller))
+        let hash = self.hash(caller);
+        self.at_entry(hash, self.roll.load().get(hash)?)
     }
 
     /// The hash that stands for a caller. Zero stands for nobody.
@@ -447,33 +480,21 @@ impl Quotas {
         self.hasher.hash_with(caller.as_bytes()).max(1)
     }
 
+    /// What an entry of a caller leads to; if that was taken away meanwhile, what its entry of now leads to.
     #[inline]
-    fn find(&self, roll: &Roll, hash: u64) -> Option<Kept<'_>> {
-        let entry = roll.get(hash)?;
-        match entry.number() {
-            Some(number) => self.shared.get(number).map(Kept::Shared),
-            None => self.find_own(hash),
-        }
-    }
-
-    /// What a caller has for itself; if it was taken away meanwhile, what it has now.
-    fn find_own(&self, hash: u64) -> Option<Kept<'_>> {
+    fn at_entry(&self, hash: u64, mut entry: roll::Entry) -> Option<Kept<'_>> {
         loop {
-            let own = read(self.shard(hash)).get(hash).cloned();
-            if own.is_some() {
-                return own.map(Kept::Own);
+            match entry {
+                roll::Entry::Shared(number) => return self.shared.get(number).map(Kept::Shared),
+                roll::Entry::Own(number) => {
+                    if let Some(own) = self.owns.get(number, hash) {
+                        return Some(Kept::Own(own));
+                    }
+                }
             }
-            // Whoever took it away has said so in the roll before, or has put another roll in its place.
-            match self.roll.load().get(hash)?.number() {
-                Some(number) => return self.shared.get(number).map(Kept::Shared),
-                None => std::hint::spin_loop(),
-            }
+            // Whoever took it away has said so in the roll before.
+            entry = self.roll.load().get(hash)?;
         }
-    }
-
-    #[inline]
-    fn shard(&self, hash: u64) -> &Shard {
-        &self.own[(hash >> (u64::BITS - SHARD_BITS)) as usize]
     }
 
     /// Keeps this about a caller, in place of what was kept before.
@@ -481,27 +502,35 @@ impl Quotas {
         let Quota { caller, tier, overrides, whitelisted, more } = quota;
         let hash = self.hash(&caller);
         let is_plain = overrides.is_empty() && more.is_none();
-        let number = if is_plain { self.shared.number(&tier, whitelisted) } else { None };
-        let mut taken = self.change();
-        match number {
-            Some(number) => {
-                self.enter(hash, roll::Entry::shared(number), &mut taken);
-                self.forget_own(hash);
-            }
-            None => {
-                let terms = Arc::new(Terms { tier, overrides, whitelisted, more });
-                self.bytes.fetch_add(terms.bytes(), Ordering::Relaxed);
-                // Before the roll leads there.
-                if let Some(before) = write(self.shard(hash), |shelf| shelf.put(hash, terms)) {
-                    self.bytes.fetch_sub(before.bytes(), Ordering::Relaxed);
-                }
-                self.enter(hash, roll::Entry::OWN, &mut taken);
-            }
+        let shared = if is_plain { self.shared.number(&tier, whitelisted) } else { None };
+        let mut changing = self.change();
+        let before = self.roll.load().get(hash);
+        let entry = match (shared, before) {
+            (Some(number), _) => roll::Entry::Shared(number),
+            (None, Some(own @ roll::Entry::Own(_))) => own,
+            (None, _) => roll::Entry::Own(changing.numbers.take()),
+        };
+        if let roll::Entry::Own(number) = entry {
+            let own = Own { hash, terms: Terms { tier, overrides: overrides.into(), whitelisted, more } };
+            self.bytes.fetch_add(own.terms.bytes(), Ordering::Relaxed);
+            self.set_own(number, Some(Arc::new(own))); // Before the roll leads there.
+        }
+        self.enter(hash, entry, &mut changing.taken);
+        match before {
+            Some(before) if before != entry => self.let_go(before, &mut changing),
+            Some(_) => {}
+            None => _ = self.callers.fetch_add(1, Ordering::Relaxed),
         }
     }
 
-    fn change(&self) -> MutexGuard<'_, usize> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    fn change(&self) -> MutexGuard<'_, Changing> {
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set_own(&self, number: u32, own: Option<Arc<Own>>) {
+        if let Some(before) = self.owns.put(number, own) {
+            self.bytes.fetch_sub(before.terms.bytes(), Ordering::Relaxed);
+        }
     }
 
     /// Enters a caller in the roll, in a larger one if need be.
@@ -513,36 +542,27 @@ impl Quotas {
             *taken = callers;
             self.roll.store(roll.clone());
         }
-        let (before, is_new) = roll.put(hash, entry);
+        let (_, is_new) = roll.put(hash, entry);
         *taken += usize::from(is_new);
-        if before.is_none() {
-            self.callers.fetch_add(1, Ordering::Relaxed);
-        }
     }
 
-    /// Forgets what a caller had for itself, after the roll does not lead there any more.
-    fn forget_own(&self, hash: u64) {
-        if let Some(gone) = write(self.shard(hash), |shelf| shelf.remove(hash)) {
-            self.bytes.fetch_sub(gone.bytes(), Ordering::Relaxed);
+    /// Forgets what an entry led to that is in the roll no more.
+    fn let_go(&self, entry: roll::Entry, changing: &mut Changing) {
+        if let roll::Entry::Own(number) = entry {
+            self.set_own(number, None);
+            changing.numbers.give_back(number);
         }
     }
 
     /// Forgets a caller; says whether anything was kept.
     pub fn remove(&self, caller: &str) -> bool {
-        let _changing = self.change();
-        let hash = self.hash(caller);
-        let gone = self.roll.load().remove(hash);
+        let mut changing = self.change();
+        let gone = self.roll.load().remove(self.hash(caller));
         if let Some(entry) = gone {
-            self.gone(hash, entry);
+            self.callers.fetch_sub(1, Ordering::Relaxed);
+            self.let_go(entry, &mut changing);
         }
         gone.is_some()
-    }
-
-    fn gone(&self, hash: u64, entry: roll::Entry) {
-        self.callers.fetch_sub(1, Ordering::Relaxed);
-        if entry == roll::Entry::OWN {
-            self.forget_own(hash);
-        }
     }
 
     /// All that is kept will be put now, whether it changed or not.
@@ -553,8 +573,11 @@ impl Quotas {
 
     /// All that is kept has been put: forgets every caller for whom nothing was since the beginning.
     pub fn end(&self) {
-        let _changing = self.change();
-        self.roll.load().drop_doubtful(|hash, entry| self.gone(hash, entry));
+        let mut changing = self.change();
+        self.roll.load().drop_doubtful(|entry| {
+            self.callers.fetch_sub(1, Ordering::Relaxed);
+            self.let_go(entry, &mut changing);
+        });
     }
 
     /// Puts these tiers in the place of all before.
@@ -587,14 +610,6 @@ impl Quotas {
     }
 }
 
-fn read(shard: &Shard) -> impl Deref<Target = Shelf<Arc<Terms>>> {
-    shard.0.read().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn write<R>(shard: &Shard, change: impl FnOnce(&mut Shelf<Arc<Terms>>) -> R) -> R {
-    change(&mut shard.0.write().unwrap_or_else(PoisonError::into_inner))
-}
-
 /// What is known about callers while requests are planned, a moment long.
 #[derive(Debug)]
 pub struct Callers<'k> {
@@ -619,10 +634,26 @@ impl<'k> Callers<'k> {
         self.roll.bring_near(hash);
     }
 
-    /// What is kept about a caller.
+    /// What is entered for a caller. If it has something for itself, the way there is asked for.
     #[inline]
-    pub(crate) fn find(&self, hash: u64) -> Option<Kept<'k>> {
-        self.quotas.find(&self.roll, hash)
+    pub(crate) fn entry(&self, hash: u64) -> Option<roll::Entry> {
+        let entry = self.roll.get(hash);
+        if let Some(roll::Entry::Own(number)) = entry {
+            self.quotas.owns.bring_slot_near(number);
+        }
+        entry
+    }
+
+    /// Asks for what a caller has for itself.
+    #[inline]
+    pub(crate) fn bring_own_near(&self, number: u32) {
+        self.quotas.owns.bring_near(number);
+    }
+
+    /// What is kept about a caller that this is entered for.
+    #[inline]
+    pub(crate) fn at_entry(&self, hash: u64, entry: roll::Entry) -> Option<Kept<'k>> {
+        self.quotas.at_entry(hash, entry)
     }
 }
 
