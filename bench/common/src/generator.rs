@@ -89,7 +89,12 @@ fn closed_by<C: Connection>(
 /// Keeps a load up on several servers by turns, each for a moment; counts what each did in all its turns. What
 /// disturbs the machine for longer than a few moments disturbs all of them alike. A turn ends when the last of its calls has: then the
 /// server sleeps, and what it has used is known to the nanosecond.
-pub fn by_turns(servers: &[Calls<'_>], load: Load, turn: Duration, rounds: usize) -> Result<Vec<Counts>, String> {
+pub fn by_turns(
+    servers: &[Calls<'_>],
+    load: Load,
+    turn: Duration,
+    rounds: usize,
+) -> Result<Vec<Counts>, String> {
     let connect = |calls| Ok((Swarm::<Client>::connect(calls, load)?, calls.first, Counts::default()));
     let mut all = servers.iter().map(connect).collect::<Result<Vec<_>, String>>()?;
     // The first is for the connections: it is accounted for, and not measured.
@@ -103,7 +108,10 @@ pub fn by_turns(servers: &[Calls<'_>], load: Load, turn: Duration, rounds: usize
             }
             tally = tally.plus(&swarm.drain()?);
             let measured = meter.counts(calls, &tally)?;
-            *counts = Counts { all: counts.all.plus(&tally), ..if round == 0 { *counts } else { counts.plus(&measured) } };
+            *counts = Counts {
+                all: counts.all.plus(&tally),
+                ..if round == 0 { *counts } else { counts.plus(&measured) }
+            };
         }
     }
     Ok(all.into_iter().map(|(_, _, counts)| counts).collect())

@@ -81,7 +81,8 @@ fn in_turns(
     let open = |(_, node): &(u32, Node)| Account::open(node.http, Entrance::Rls);
     let accounts = nodes.iter().map(open).collect::<Result<Vec<_>, _>>()?;
     let used: Vec<_> = nodes.iter().map(|(_, node)| || used(node)).collect();
-    let calls = |((_, node), used): (&(u32, Node), _)| Calls { address: node.process.address, requests, first, used };
+    let calls =
+        |((_, node), used): (&(u32, Node), _)| Calls { address: node.process.address, requests, first, used };
     let calls: Vec<_> = nodes.iter().zip(used.iter().map(|used| used as _)).map(calls).collect();
     let counts = generator::by_turns(&calls, load, plan.turn, plan.turns)?;
     for (account, counts) in accounts.into_iter().zip(&counts) {

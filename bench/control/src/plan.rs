@@ -42,6 +42,13 @@ impl Plan {
             Scale::Quick => (10_000, 1_000_000, 8, 20, 50),
             Scale::Full => (10_000, 1_000_000, 50, 20, 200),
         };
-        Self { known: [0, some, many], asked: [some, many], rounds, turn: Duration::from_millis(15), turns, edits }
+        Self {
+            known: [0, some, many],
+            asked: [some, many],
+            rounds,
+            turn: Duration::from_millis(15),
+            turns,
+            edits,
+        }
     }
 }

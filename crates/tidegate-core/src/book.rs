@@ -441,8 +441,9 @@ impl Book {
             return recorder.record(Event::DomainExempts(by));
         }
         if let Some(callers) = callers {
-            plan.recognise(domain, query, callers);
-            if let Some(known) = plan.callers.iter().find(|known| known.terms.whitelisted) {
+            plan.recognise(domain, callers);
+            let is_free = |known: &&Known<'_>| known.terms.as_ref().is_some_and(|terms| terms.whitelisted);
+            if let Some(known) = plan.callers.iter().find(is_free) {
                 let caller = query.entries[known.at].value;
                 plan.exempt = true;
                 return recorder.record(Event::DomainExempts(ExemptBy::Whitelist(caller)));
@@ -456,28 +457,25 @@ impl Book {
                 continue;
             }
             let entries = query.entries_of(descriptor);
-            let mut seek = Seek { domain, entries, callers, caller: None, quota: None, name: None };
-            if callers.is_some() {
-                let named = plan.first_named(&descriptor.entries);
-                seek.caller = named.map(|named| named.at - descriptor.entries.start);
-                seek.quota = named.and_then(|named| named.quota);
+            let mut seek = Seek { domain, entries, callers: None, caller: None, quota: None, name: None };
+            let number = callers.and_then(|_| plan.first_named(&descriptor.entries));
+            if let Some(known) = number.map(|number| &plan.callers[number]) {
+                seek.caller = Some(known.at - descriptor.entries.start);
+                seek.quota = known.terms.as_deref();
                 // Most have a tier that the rules know, and nothing else: then there is nothing to ask at each entry.
-                let own = seek.quota.is_some_and(|number| !plan.callers[number].terms.overrides.is_empty());
+                let own = seek.quota.is_some_and(|terms| !terms.overrides.is_empty());
                 seek.callers = callers.filter(|callers| own || callers.quotas.has_tiers());
             }
-            let quotas = &plan.callers;
-            self.find(&seek, found, quotas, &mut plan.found, recorder);
+            self.find(&seek, found, &mut plan.found, recorder);
             // Under the other names that the caller has, where the request does not use them itself.
-            let Some(number) = seek.quota.filter(|number| quotas[*number].terms.has_names()) else {
+            let Some((number, terms)) = number.zip(seek.quota.filter(|terms| terms.has_names())) else {
                 continue;
             };
             for by in OtherName::ALL {
-                let name = quotas[number].terms.name(by);
-                if let Some(name) =
-                    name.filter(|name| query.entries.iter().all(|entry| entry.key != name.key))
-                {
+                let is_unused = |name: &Entry<'_>| query.entries.iter().all(|entry| entry.key != name.key);
+                if let Some(name) = terms.name(by).filter(is_unused) {
                     let found = Found { named: Some((number, by)), ..found };
-                    self.find(&Seek { name: Some(name), ..seek }, found, quotas, &mut plan.found, recorder);
+                    self.find(&Seek { name: Some(name), ..seek }, found, &mut plan.found, recorder);
                 }
             }
         }
@@ -495,13 +493,11 @@ impl Book {
         &'b self,
         seek: &Seek<'_>,
         mut found: Found<'b>,
-        quotas: &[Known<'_>],
         all: &mut Vec<Found<'b>>,
         recorder: &mut impl Recorder,
     ) {
-        let Seek { domain, entries, .. } = *seek;
+        let Seek { domain, entries, quota, .. } = *seek;
         let waypoint = |node: usize| Waypoint { book: self, node };
-        let quota = seek.quota.and_then(|number| quotas.get(number)).map(|known| &*known.terms);
         let kept = quota.and_then(|quota| quota.tier.as_deref());
         let tier = kept.or_else(|| domain.tier(entries));
         let (mut at, mut lost) = (domain.top, None);
@@ -531,7 +527,7 @@ impl Book {
             let to = waypoint(at);
             recorder.record(Event::Led { entry, how, to, of_tier: of_tier.is_some(), exempt });
             let rules = self.rules_of(of_tier.unwrap_or(node.limits));
-            match seek.granted(place, quota, tier) {
+            match seek.granted(place, tier) {
                 None => all.extend(rules.iter().map(|rule| Found { rule: Some(rule), ..found })),
                 Some(by) => {
                     recorder.record(Event::Granted { at: Some(to), grant: by.0, by: by.1 });
@@ -549,7 +545,7 @@ impl Book {
         for (place, entry) in entries.iter().enumerate().skip(from) {
             let counts = domain.matching == Matching::Path || Some(place) == last;
             let ends_here = counts && !domain.reserves(entry);
-            if let Some(by) = ends_here.then(|| seek.granted(place, quota, tier)).flatten() {
+            if let Some(by) = ends_here.then(|| seek.granted(place, tier)).flatten() {
                 recorder.record(Event::Granted { at: None, grant: by.0, by: by.1 });
                 all.push(Found { rule: None, granted: Some(by), walked: place + 1, ..found });
             }
@@ -596,8 +592,8 @@ struct Seek<'s> {
     callers: Option<&'s Callers<'s>>,
     /// Which entry names the caller.
     caller: Option<usize>,
-    /// What is kept about it, among what the plan has.
-    quota: Option<usize>,
+    /// What is kept about it.
+    quota: Option<&'s Terms>,
     /// Another name of the caller, in the place of that entry.
     name: Option<Entry<'s>>,
 }
@@ -606,11 +602,11 @@ impl Seek<'_> {
     /// What the caller was granted at the end of the entries up to this one, and by what: an override of its own goes before its tier's.
     /// Under its other names it was granted nothing.
     #[inline]
-    fn granted(&self, place: usize, quota: Option<&Terms>, tier: Option<&str>) -> Option<(Grant, GrantedBy)> {
+    fn granted(&self, place: usize, tier: Option<&str>) -> Option<(Grant, GrantedBy)> {
         let (callers, caller) = (self.callers?, self.caller.filter(|_| self.name.is_none())?);
         let below = self.entries.get(caller + 1..=place)?;
         let walked = || self.domain.walked(below);
-        let own = quota.and_then(|quota| granted(&quota.overrides, walked(), callers.now));
+        let own = self.quota.and_then(|quota| granted(&quota.overrides, walked(), callers.now));
         let of_tier = || tier.and_then(|tier| callers.quotas.of_tier(tier, walked(), callers.now));
         own.map(|grant| (grant, GrantedBy::Override)).or_else(|| Some((of_tier()?, GrantedBy::Tier)))
     }

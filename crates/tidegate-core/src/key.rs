@@ -113,18 +113,6 @@ impl KeyParts {
         self
     }
 
-    /// Half of the key of all parts so far and these bytes behind them, of which nobody asks where they begin: the hash of a text, as the
-    /// standard has it. For one text alone that is as good as a part, and less to hash.
-    #[inline]
-    pub(crate) fn hash_with(mut self, bytes: &[u8]) -> u64 {
-        let (words, rest) = bytes.as_chunks::<8>();
-        for word in words {
-            self.0.write(u64::from_le_bytes(*word));
-        }
-        let last = if rest.is_empty() { 0 } else { last_word(bytes, rest) };
-        self.0.finish_with(last, rest.len()) as u64 // What of it nobody asks for is not worked out.
-    }
-
     /// The key of all parts so far.
     #[inline]
     pub fn key(&self) -> Key {

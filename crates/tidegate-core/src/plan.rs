@@ -100,26 +100,29 @@ enum LimitOf<'b> {
     Request(usize),
 }
 
-/// A caller that a request names.
+/// An entry that names a caller, and what is kept about it.
 #[derive(Debug)]
 pub(crate) struct Known<'b> {
-    /// The first entry that names it.
-    pub(crate) at: usize,
-    /// What is kept about it.
-    pub(crate) terms: Kept<'b>,
-}
-
-/// An entry that names a caller.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Named {
     /// Which entry of the request.
     pub(crate) at: usize,
     /// What its records are found by, if there are any.
     hash: u64,
     /// Where they are, once it was looked up.
     entry: Option<roll::Entry>,
-    /// Whose records it leads to, among those that the plan has.
-    pub(crate) quota: Option<usize>,
+    /// What they are, once they were found.
+    pub(crate) terms: Option<Kept<'b>>,
+}
+
+/// How much is known about the callers that a request names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum LookedUp {
+    /// Nothing yet.
+    #[default]
+    Not,
+    /// All but what single ones have for themselves.
+    AllButOwn,
+    /// All.
+    All,
 }
 
 /// What counts for one request. Meant to be kept and used again: it allocates only while it grows.
@@ -129,12 +132,9 @@ pub struct Plan<'b> {
     pub(crate) exempt: bool,
     pub(crate) found: Vec<Found<'b>>,
     takes: Vec<Planned<'b>>,
-    /// What is kept about the callers that it names.
-    pub(crate) callers: Vec<Known<'b>>,
     /// The entries that name callers, in their order.
-    named: Vec<Named>,
-    /// Was it looked up who they are?
-    looked_up: bool,
+    pub(crate) callers: Vec<Known<'b>>,
+    looked_up: LookedUp,
     /// Limits that the request brought, or that its caller was granted.
     own: Vec<Limit>,
     /// What the reference server calls the counters, one after the other.
@@ -154,8 +154,8 @@ impl<'b> Plan<'b> {
         let found = std::mem::take(&mut self.found).into_iter().map(|_| Found::default()).collect();
         let takes = std::mem::take(&mut self.takes).into_iter().map_while(|_| None).collect();
         let callers = std::mem::take(&mut self.callers).into_iter().map_while(|_| None).collect();
-        let Self { own, names, named, .. } = self;
-        Plan { domain: None, exempt: false, found, takes, callers, named, looked_up: false, own, names }
+        let Self { own, names, .. } = self;
+        Plan { domain: None, exempt: false, found, takes, callers, looked_up: LookedUp::Not, own, names }
     }
 
     /// Forgets the request, keeps the room.
@@ -165,8 +165,7 @@ impl<'b> Plan<'b> {
         self.found.clear();
         self.takes.clear();
         self.callers.clear();
-        self.named.clear();
-        self.looked_up = false;
+        self.looked_up = LookedUp::Not;
         self.own.clear();
         self.names.clear();
     }
@@ -177,88 +176,70 @@ impl<'b> Plan<'b> {
         for (at, entry) in query.entries.iter().enumerate() {
             if *entry.key == *domain.quota_key() {
                 // Nearly always all descriptors speak of one.
-                let again = self.named.last().filter(|last| query.entries[last.at].value == entry.value);
+                let again = self.callers.last().filter(|last| query.entries[last.at].value == entry.value);
                 let hash = again.map(|last| last.hash).unwrap_or_else(|| {
                     let hash = callers.hash(entry.value);
                     callers.bring_near(hash);
                     hash
                 });
-                self.named.push(Named { at, hash, entry: None, quota: None });
+                self.callers.push(Known { at, hash, entry: None, terms: None });
             }
         }
     }
 
-    /// Looks up where that is which is kept about them; says whether any of it is theirs alone, and further away. May be left out.
+    /// Looks up what is kept about them, but for what is theirs alone: that is further away, and asked for. Says whether there is such. A
+    /// plan that is finished without it has it done then.
     #[inline]
     pub fn look_up(&mut self, callers: &Callers<'b>) -> bool {
-        let mut any_own = false;
-        for number in 0..self.named.len() {
-            let again = number.checked_sub(1).map(|before| self.named[before]);
-            let hash = self.named[number].hash;
-            let entry = match again.filter(|again| again.hash == hash) {
-                Some(again) => again.entry,
-                None => callers.entry(hash),
-            };
-            any_own |= matches!(entry, Some(roll::Entry::Own(_)));
-            self.named[number].entry = entry;
+        let Some(domain) = self.domain else { return false };
+        self.looked_up = LookedUp::All;
+        for known in &mut self.callers {
+            let (entry, terms) = callers.shared(known.hash);
+            if let Some(roll::Entry::Own(_)) = entry {
+                self.looked_up = LookedUp::AllButOwn;
+            }
+            known.entry = entry;
+            known.terms = terms.filter(|terms| terms.is_of(domain));
         }
-        self.looked_up = true;
-        any_own
+        self.looked_up == LookedUp::AllButOwn
     }
 
-    /// Asks for what is theirs alone, after it was looked up where it is.
+    /// Asks for what is theirs alone.
+    #[inline]
     pub fn bring_own_near(&self, callers: &Callers<'b>) {
-        for named in &self.named {
-            if let Some(roll::Entry::Own(number)) = named.entry {
+        for known in self.callers.iter().filter(|_| self.looked_up == LookedUp::AllButOwn) {
+            if let Some(roll::Entry::Own(number)) = known.entry {
                 callers.bring_own_near(number);
             }
         }
     }
 
-    /// Finds what is kept about them.
-    #[inline]
-    pub(crate) fn recognise(&mut self, domain: &Domain, query: &Query<'_>, callers: &Callers<'b>) {
-        if !self.looked_up {
+    /// Finds what is kept about them, whatever was looked up so far.
+    #[inline(always)]
+    pub(crate) fn recognise(&mut self, domain: &Domain, callers: &Callers<'b>) {
+        if self.looked_up != LookedUp::All {
+            self.recognise_rest(domain, callers);
+        }
+    }
+
+    #[inline(never)]
+    fn recognise_rest(&mut self, domain: &Domain, callers: &Callers<'b>) {
+        if self.looked_up == LookedUp::Not {
             self.look_up(callers);
         }
-        let value = |named: &Named| query.entries[named.at].value;
-        for number in 0..self.named.len() {
-            let named = self.named[number];
-            let before = number.checked_sub(1).map(|before| self.named[before]);
-            self.named[number].quota = match before.filter(|before| value(before) == value(&named)) {
-                Some(before) => before.quota,
-                None => self.known(domain, query, named, callers),
-            };
+        for known in &mut self.callers {
+            if let Some(entry @ roll::Entry::Own(_)) = known.entry {
+                known.terms = callers.at_entry(known.hash, entry).filter(|terms| terms.is_of(domain));
+            }
         }
+        self.looked_up = LookedUp::All;
     }
 
-    /// What is kept about the caller that an entry names: its number.
+    /// The number of the first of these entries of the request that names a caller.
     #[inline]
-    fn known(
-        &mut self,
-        domain: &Domain,
-        query: &Query<'_>,
-        named: Named,
-        callers: &Callers<'b>,
-    ) -> Option<usize> {
-        let caller = query.entries[named.at].value;
-        let known = self.callers.iter().position(|known| query.entries[known.at].value == caller);
-        if known.is_some() {
-            return known;
-        }
-        let terms = callers.at_entry(named.hash, named.entry?)?;
-        if !terms.is_of(domain) {
-            return None;
-        }
-        self.callers.push(Known { at: named.at, terms });
-        Some(self.callers.len() - 1)
-    }
-
-    /// The first of these entries of the request that names a caller.
-    #[inline]
-    pub(crate) fn first_named(&self, entries: &Range<usize>) -> Option<Named> {
-        let from = self.named.partition_point(|named| named.at < entries.start);
-        self.named.get(from).copied().filter(|named| named.at < entries.end)
+    pub(crate) fn first_named(&self, entries: &Range<usize>) -> Option<usize> {
+        let first = self.callers.iter().position(|known| known.at >= entries.start)?;
+        Some(first).filter(|first| self.callers[*first].at < entries.end)
     }
 
     /// The domain, if the book has it.
@@ -345,7 +326,7 @@ impl<'b> Plan<'b> {
             let cost =
                 descriptor.map_or(largest, |descriptor| applied(descriptor).then_some(descriptor.cost));
             let entries = descriptor.map_or(query.entries, |descriptor| query.entries_of(descriptor));
-            let named = found.named.map(|(number, by)| (self.callers[number].terms.clone(), by));
+            let named = found.named.and_then(|(number, by)| Some((self.callers[number].terms.clone()?, by)));
             let name = named.as_ref().and_then(|(terms, by)| terms.name(*by));
             let request = Request {
                 domain,

@@ -14,8 +14,8 @@ use arc_swap::{ArcSwap, Guard};
 use tidegate_clock::Clock;
 use tidegate_config::LiveRules;
 use tidegate_core::{
-    Ask, Book, Descriptor, Fate, Found, GrantedBy, Key, Limit, Micros, OnStoreFailure, Plan, Query,
-    Quotas, Role, Rule, Tag, Verdict,
+    Ask, Book, Descriptor, Fate, Found, GrantedBy, Key, Limit, Micros, OnStoreFailure, Plan, Query, Quotas,
+    Role, Rule, Tag, Verdict,
 };
 use tidegate_counters::{
     CircuitState, Counters as _, Hand, Memory, Mode, RedisStats, STORE_TIMES_US, Stats, Store, Unavailable,

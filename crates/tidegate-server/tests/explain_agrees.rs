@@ -16,7 +16,7 @@ use std::task::{Context, Poll, Waker};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use tidegate_core::{Callers, Micros, Query};
+use tidegate_core::{Micros, Query};
 use tidegate_counters::{Counters, Memory, MemorySize};
 use tidegate_server::{
     Asks, By, Decision, ExplainedCounter, Explanation, LimitFate, Room, decide, decide_as, explain,
@@ -54,7 +54,7 @@ proptest! {
         for (which, wait_ms) in traffic.0 {
             now = now.plus(Micros::from_millis(wait_ms));
             let request = &case.requests[which % case.requests.len()];
-            drafts::with_query(request, |query| check(By::rules(&book), &counters, query, now))
+            drafts::with_query(request, |query| check(&By::rules(&book), &counters, query, now))
                 .map_err(|error| TestCaseError::fail(format!("{error}\nof {request}")))?;
         }
     }
@@ -66,20 +66,20 @@ proptest! {
     ) {
         let book = drafts::book(&case.trees).with_default_domain(Some(&case.known.default_domain));
         let quotas = drafts::quotas(&case.known);
-        let callers = Some(Callers { quotas: &quotas, now: Micros::new(case.known.now_us) });
+        let by = By { book: &book, callers: quotas.at(Micros::new(case.known.now_us)) };
         let counters = Memory::new(MemorySize::of_bytes(1 << 20), START).expect("memory");
         let mut now = START;
         for (which, wait_ms) in traffic.0 {
             now = now.plus(Micros::from_millis(wait_ms));
             let request = &case.requests[which % case.requests.len()];
-            drafts::with_query(request, |query| check(By { book: &book, callers }, &counters, query, now))
+            drafts::with_query(request, |query| check(&by, &counters, query, now))
                 .map_err(|error| TestCaseError::fail(format!("{error}\nof {request}")))?;
         }
     }
 }
 
 /// Explains a request twice, decides it, and compares.
-fn check(by: By<'_>, counters: &Memory, query: &Query<'_>, now: Micros) -> Result<(), TestCaseError> {
+fn check(by: &By<'_>, counters: &Memory, query: &Query<'_>, now: Micros) -> Result<(), TestCaseError> {
     let explained = explain_as(by, counters, query, now);
     prop_assert_eq!(&explained, &explain_as(by, counters, query, now), "an explanation changed something");
     check_text(&explained)?;
@@ -145,7 +145,7 @@ fn check_decision(explained: &Explanation, decision: &Decision<'_>) -> Result<()
 
 /// When it is said to pass, it passes; and a moment before it does not.
 fn check_wait(
-    by: By<'_>,
+    by: &By<'_>,
     counters: &Memory,
     query: &Query<'_>,
     now: Micros,

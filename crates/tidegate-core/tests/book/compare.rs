@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use proptest::prelude::*;
-use tidegate_core::{Ask, Book, Callers, Fate, Key, Micros, Plan, Planned, Role, Rule};
+use tidegate_core::{Ask, Book, Fate, Key, Micros, Plan, Planned, Role, Rule};
 use tidegate_oracle::rules::{self, Asked, Counter, Judged, LimitName, Request, RuleName, judge_for};
 
 use crate::cases::Case;
@@ -24,11 +24,11 @@ pub(crate) fn check(book: &Book, case: &Case) -> Result<(), TestCaseError> {
     let mut counters = Counters::default();
     let mut plan = Plan::new();
     let quotas = drafts::quotas(&case.known);
-    let callers = Callers { quotas: &quotas, now: Micros::new(case.known.now_us) };
+    let callers = quotas.at(Micros::new(case.known.now_us));
     for request in &case.requests {
         let judged = judge_for(&case.trees, &case.known, request);
         let about = request.to_string();
-        drafts::with_query(request, |query| book.plan_for(query, callers, &mut plan));
+        drafts::with_query(request, |query| book.plan_for(query, callers.as_ref(), &mut plan));
         prop_assert_eq!(plan.domain().is_some(), judged.known, "domain of {}", about);
         prop_assert_eq!(plan.exempt(), judged.exempt, "exempt: {}", about);
         prop_assert_eq!(plan.refused(), judged.refused, "refused: {}", about);
