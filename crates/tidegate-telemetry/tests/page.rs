@@ -151,6 +151,16 @@ fn all_that_is_written_is_in_the_table_and_all_of_the_table_is_written() -> Resu
     Ok(())
 }
 
+/// Not everybody reads a page of thousands of rules to its end.
+#[test]
+fn rules_stand_behind_all_that_is_told_of_the_node() -> Result<(), LimitError> {
+    let page = busy()?;
+    let is_of_rule = |sample: &support::Sample| sample.labels.iter().any(|(name, _)| name == "rule");
+    let first = page.samples.iter().position(is_of_rule).expect("a rule");
+    assert!(first > 0 && page.samples[first..].iter().all(is_of_rule), "{:?}", page.samples[first]);
+    Ok(())
+}
+
 #[test]
 fn every_row_has_its_number() -> Result<(), LimitError> {
     let page = busy()?;
