@@ -51,7 +51,16 @@ fn run(run: Run) -> Result<(), String> {
     };
     let edits = edits::measure(&plan)?;
     let (weights, rows) = known::measure(&plan, cores)?;
-    let results = Results { scale: run.scale, machine, asked: plan.asked, weights, rows, edits };
+    let results = Results {
+        scale: run.scale,
+        machine,
+        asked: plan.asked,
+        turns: plan.turns,
+        turn_ms: plan.turn.as_millis() as u64,
+        weights,
+        rows,
+        edits,
+    };
     let markdown = report::markdown(&results);
     if !run.write {
         println!("{markdown}");

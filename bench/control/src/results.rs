@@ -13,6 +13,9 @@ pub(crate) struct Results {
     pub(crate) machine: Machine,
     /// How many callers ask, in each of the loads.
     pub(crate) asked: [u32; 2],
+    /// How many turns a node has in a round, and how long they are.
+    pub(crate) turns: usize,
+    pub(crate) turn_ms: u64,
     pub(crate) weights: Vec<Weight>,
     pub(crate) rows: Vec<Row>,
     pub(crate) edits: Edits,
@@ -23,9 +26,10 @@ impl Results {
     pub(crate) fn json(&self) -> serde_json::Result<String> {
         let (scale, machine) = (serde_json::to_string(&self.scale)?, serde_json::to_string(&self.machine)?);
         let (asked, edits) = (serde_json::to_string(&self.asked)?, serde_json::to_string(&self.edits)?);
+        let (turns, turn_ms) = (self.turns, self.turn_ms);
         let (weights, rows) = (rows(&self.weights)?, rows(&self.rows)?);
         Ok(format!(
-            "{{\n\"scale\": {scale},\n\"machine\": {machine},\n\"asked\": {asked},\n\"weights\": {weights},\n\
+            "{{\n\"scale\": {scale},\n\"machine\": {machine},\n\"asked\": {asked},\n\"turns\": {turns},\n\"turn_ms\": {turn_ms},\n\"weights\": {weights},\n\
              \"rows\": {rows},\n\"edits\": {edits}\n}}\n"
         ))
     }
