@@ -190,10 +190,11 @@ fn how(results: &Results) -> String {
     format!(
         "- A **node** is the program itself, built for release: `tidegate run --node-threads 1` with its default settings, counters in\n  \
          memory and one rule with a tier. What is known of callers is in SQLite: each has a tier, every tenth a limit of its own too.\n\
-         - Nodes are processes of their own on one core. They take turns of {} ms, {} in each of {rounds} rounds, in an order in which each\n  \
-         comes after each of the others as often: what disturbs the machine for longer than that disturbs all alike. Processor time is\n  \
-         read when the last call of a turn is answered, and the node sleeps. All are asked the same: over 2 connections with 128 calls each in flight, as a proxy asks, and over 64 with one; callers in an order\n  \
-         that no cache can guess. Of {} callers that ask, the node in the middle knows {}.\n\
+         - Nodes are processes of their own on one core. They take turns of {} ms, {} in each of {rounds} rounds, in an order in\n  \
+         which each comes after each of the others as often: what disturbs the machine for longer than that disturbs all alike.\n  \
+         Processor time is read when the last call of a turn is answered, and the node sleeps. All are asked the same: over\n  \
+         2 connections with 128 calls each in flight, as a proxy asks, and over 64 with one; callers in an order that no cache\n  \
+         can guess. Of {} callers that ask, the node in the middle knows {}.\n\
          - **Memory** is what the system says is resident after every caller has asked; what was needed to read the records is in it.\n\
          - **Edits** are made by `PUT /admin/v1/quotas/…`; each node is asked by `POST /v1/check` until it says the new limit, so\n  \
          that a time has the looking in it. PostgreSQL waits for its disk. Nodes, database and bench share the machine.\n",

@@ -29,8 +29,8 @@ impl Results {
         let (turns, turn_ms) = (self.turns, self.turn_ms);
         let (weights, rows) = (rows(&self.weights)?, rows(&self.rows)?);
         Ok(format!(
-            "{{\n\"scale\": {scale},\n\"machine\": {machine},\n\"asked\": {asked},\n\"turns\": {turns},\n\"turn_ms\": {turn_ms},\n\"weights\": {weights},\n\
-             \"rows\": {rows},\n\"edits\": {edits}\n}}\n"
+            "{{\n\"scale\": {scale},\n\"machine\": {machine},\n\"asked\": {asked},\n\"turns\": {turns},\n\
+             \"turn_ms\": {turn_ms},\n\"weights\": {weights},\n\"rows\": {rows},\n\"edits\": {edits}\n}}\n"
         ))
     }
 }
