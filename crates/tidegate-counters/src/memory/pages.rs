@@ -20,5 +20,6 @@ pub fn ask_for_large_pages(words: &[AtomicU64]) {
     }
 }
 
+/// Elsewhere there are none to ask for.
 #[cfg(not(all(target_os = "linux", not(loom), not(miri))))]
 pub fn ask_for_large_pages(_words: &[AtomicU64]) {}
