@@ -227,9 +227,15 @@ impl<'b> Plan<'b> {
         if self.looked_up == LookedUp::Not {
             self.look_up(callers);
         }
-        for known in &mut self.callers {
+        for at in 0..self.callers.len() {
+            let (before, rest) = self.callers.split_at_mut(at);
+            let known = &mut rest[0];
             if let Some(entry @ roll::Entry::Own(_)) = known.entry {
-                known.terms = callers.at_entry(known.hash, entry).filter(|terms| terms.is_of(domain));
+                // Descriptors that speak of one caller are judged by the same, also while it is being changed.
+                known.terms = match before.last().filter(|before| before.hash == known.hash) {
+                    Some(before) => before.terms.clone(),
+                    None => callers.at_entry(known.hash, entry).filter(|terms| terms.is_of(domain)),
+                };
             }
         }
         self.looked_up = LookedUp::All;
@@ -238,8 +244,8 @@ impl<'b> Plan<'b> {
     /// The number of the first of these entries of the request that names a caller.
     #[inline]
     pub(crate) fn first_named(&self, entries: &Range<usize>) -> Option<usize> {
-        let first = self.callers.iter().position(|known| known.at >= entries.start)?;
-        Some(first).filter(|first| self.callers[*first].at < entries.end)
+        let first = self.callers.partition_point(|known| known.at < entries.start);
+        Some(first).filter(|first| self.callers.get(*first).is_some_and(|known| known.at < entries.end))
     }
 
     /// The domain, if the book has it.
