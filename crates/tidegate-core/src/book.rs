@@ -3,7 +3,6 @@
 //!
 //! Read [`Book::plan`]: it is what happens to a request before anything is counted.
 
-use std::cmp::Ordering;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -15,9 +14,10 @@ use crate::plan::{Found, Known, own_limit};
 use crate::quota::{OtherName, granted};
 use crate::recorder::{Event, ExemptBy, How, Recorder, Waypoint};
 use crate::rule::{open_parts, rule_id};
+use crate::tier::TierRef;
 use crate::{
     Algorithm, Callers, Entry, Grant, GrantedBy, KeyParts, Limit, LimitError, OwnLimit, PathEntry, Plan,
-    Query, Rule, RuleDraft, RuleState, Secret, Tag, Terms,
+    Query, Rule, RuleDraft, RuleState, Secret, Tag, Terms, TierName,
 };
 
 /// How many levels a path may have.
@@ -170,7 +170,7 @@ struct Node {
     branches: Vec<Branch>,
     limits: Rules,
     /// Sorted by [`tier_order`]. There are few, which are compared faster than hashed. Nodes share the names.
-    tiers: Vec<(Arc<str>, Rules)>,
+    tiers: Vec<(TierName, Rules)>,
     rare: Option<Box<Rare>>,
 }
 
@@ -262,8 +262,8 @@ impl Node {
 
     /// Its limits for callers of a tier, if it has any for them.
     #[inline]
-    fn of_tier(&self, tier: &str) -> Option<Rules> {
-        let at = self.tiers.binary_search_by(|(name, _)| tier_order(name, tier)).ok()?;
+    fn of_tier(&self, tier: TierRef<'_>) -> Option<Rules> {
+        let at = self.tiers.binary_search_by(|(name, _)| name.look().order(tier)).ok()?;
         Some(self.tiers[at].1)
     }
 
@@ -442,7 +442,8 @@ impl Book {
         }
         if let Some(callers) = callers {
             plan.recognise(domain, callers);
-            let is_free = |known: &&Known<'_>| known.terms.as_ref().is_some_and(|terms| terms.whitelisted);
+            let terms = |known: &Known<'b>| known.by.terms(&plan.owns);
+            let is_free = |known: &&Known<'b>| terms(known).is_some_and(|terms| terms.whitelisted);
             if let Some(known) = plan.callers.iter().find(is_free) {
                 let caller = query.entries[known.at].value;
                 plan.exempt = true;
@@ -461,7 +462,7 @@ impl Book {
             let number = callers.and_then(|_| plan.first_named(&descriptor.entries));
             if let Some(known) = number.map(|number| &plan.callers[number]) {
                 seek.caller = Some(known.at - descriptor.entries.start);
-                seek.quota = known.terms.as_deref();
+                seek.quota = known.by.terms(&plan.owns);
                 // Most have a tier that the rules know, and nothing else: then there is nothing to ask at each entry.
                 let own = seek.quota.is_some_and(|terms| !terms.overrides.is_empty());
                 seek.callers = callers.filter(|callers| own || callers.quotas.has_tiers());
@@ -498,14 +499,15 @@ impl Book {
     ) {
         let Seek { domain, entries, quota, .. } = *seek;
         let waypoint = |node: usize| Waypoint { book: self, node };
-        let kept = quota.and_then(|quota| quota.tier.as_deref());
-        let tier = kept.or_else(|| domain.tier(entries));
+        let kept = quota.and_then(|quota| quota.tier.as_ref()).map(TierName::look);
+        let tier = kept.or_else(|| domain.tier(entries).map(TierRef::new));
         let (mut at, mut lost) = (domain.top, None);
         let mut node = &self.nodes[at];
         let found_from = all.len();
         let descriptor = found.descriptor.unwrap_or_default();
         let (name, of_quota) = (seek.name, kept.is_some());
-        recorder.record(Event::Starts { descriptor, tier, of_quota, name, top: waypoint(at) });
+        let tier_name = tier.map(|tier| tier.name);
+        recorder.record(Event::Starts { descriptor, tier: tier_name, of_quota, name, top: waypoint(at) });
         for (place, entry) in entries.iter().enumerate() {
             if domain.reserves(entry) {
                 recorder.record(Event::Reserved(*entry));
@@ -527,7 +529,7 @@ impl Book {
             let to = waypoint(at);
             recorder.record(Event::Led { entry, how, to, of_tier: of_tier.is_some(), exempt });
             let rules = self.rules_of(of_tier.unwrap_or(node.limits));
-            match seek.granted(place, tier) {
+            match seek.granted(place, tier_name) {
                 None => all.extend(rules.iter().map(|rule| Found { rule: Some(rule), ..found })),
                 Some(by) => {
                     recorder.record(Event::Granted { at: Some(to), grant: by.0, by: by.1 });
@@ -545,7 +547,7 @@ impl Book {
         for (place, entry) in entries.iter().enumerate().skip(from) {
             let counts = domain.matching == Matching::Path || Some(place) == last;
             let ends_here = counts && !domain.reserves(entry);
-            if let Some(by) = ends_here.then(|| seek.granted(place, tier)).flatten() {
+            if let Some(by) = ends_here.then(|| seek.granted(place, tier_name)).flatten() {
                 recorder.record(Event::Granted { at: None, grant: by.0, by: by.1 });
                 all.push(Found { rule: None, granted: Some(by), walked: place + 1, ..found });
             }
@@ -648,7 +650,7 @@ impl Book {
         node: usize,
         tier: &str,
     ) -> Option<impl Iterator<Item = &'b Rule> + use<'b>> {
-        let limits = self.nodes.get(node)?.of_tier(tier)?;
+        let limits = self.nodes.get(node)?.of_tier(TierRef::new(tier))?;
         Some(self.rules_of(limits).iter())
     }
 
@@ -793,11 +795,11 @@ impl Book {
             let limits = self.write(&place, None, draft.limits);
             let tiers = draft.tiers.into_iter().map(|(tier, limits)| {
                 let rules = self.write(&place, Some(&tier), limits);
-                (self.tier_name(&tier), rules)
+                (TierName::new(self.tier_name(&tier)), rules)
             });
-            let mut tiers: Vec<(Arc<str>, _)> = tiers.collect();
-            tiers.sort_by(|(one, _), (other, _)| tier_order(one, other)); // Which keeps the first of two before the other.
-            tiers.dedup_by(|(one, _), (other, _)| one == other);
+            let mut tiers: Vec<(TierName, _)> = tiers.collect();
+            tiers.sort_by(|(one, _), (other, _)| one.look().order(other.look())); // Which keeps the first of two before the other.
+            tiers.dedup_by(|(one, _), (other, _)| **one == **other);
             if draft.always {
                 always.push(way.as_slice().into());
             }
@@ -866,12 +868,6 @@ impl Book {
             }
         }
     }
-}
-
-/// Shorter names first: nearly all tiers are told apart by that.
-#[inline]
-fn tier_order(one: &str, other: &str) -> Ordering {
-    one.len().cmp(&other.len()).then_with(|| one.cmp(other))
 }
 
 /// What all keys of a rule begin with.

@@ -46,6 +46,7 @@ mod near; // memory that will be needed soon
 mod quota; // what is kept about single callers
 mod roll; // who is known at all
 mod own; // what callers have for themselves
+mod tier; // what tiers are called
 
 mod query; // what a request asks
 mod book; // all rules, compiled
@@ -73,6 +74,7 @@ pub use packed::{Class, Era, Packed};
 pub use plan::{Fate, Found, GrantedBy, Plan, Planned};
 pub use portable::{FORMS, Form, PORTABLE_VERSION, PortableError};
 pub use query::{Descriptor, Entry, OwnLimit, Query};
+pub use tier::TierName;
 pub use quota::{
     ADDRESS_OF_CALLER, AddressError, Below, Callers, Grant, Kept, Override, Overrides, Quota, QuotaMore,
     QuotaUnit, Quotas, Terms, Tier, override_address,

@@ -1,13 +1,14 @@
 //! What counts for one request: the rules that were found, and the counters to be asked.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::book::{Book, Domain, Matching};
-use crate::quota::OtherName;
-use crate::roll;
+use crate::own::Own;
+use crate::quota::{Entered, OtherName};
 use crate::{
     Algorithm, Ask, Callers, Charge, Descriptor, Entry, Grant, Kept, Key, LOG_AMOUNT_MAX, Limit, LimitError,
-    OwnLimit, PathEntry, Query, Role, Rule, RuleDraft, Tag,
+    OwnLimit, PathEntry, Query, Role, Rule, RuleDraft, Tag, Terms,
 };
 
 /// A rule, or a limit of the request's own, that a descriptor found, and what became of it.
@@ -101,16 +102,41 @@ enum LimitOf<'b> {
 }
 
 /// An entry that names a caller, and what is kept about it.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Known<'b> {
     /// Which entry of the request.
     pub(crate) at: usize,
     /// What its records are found by, if there are any.
     hash: u64,
-    /// Where they are, once it was looked up.
-    entry: Option<roll::Entry>,
-    /// What they are, once they were found.
-    pub(crate) terms: Option<Kept<'b>>,
+    pub(crate) by: KnownBy<'b>,
+}
+
+/// What is kept about a caller, as far as it was looked up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum KnownBy<'b> {
+    /// Nothing, in this domain.
+    Nothing,
+    /// What others have too.
+    Shared(&'b Terms),
+    /// What it has for itself, under this number, and nobody has looked there yet.
+    OwnAt(u32),
+    /// The same, found: which of those that the plan keeps.
+    Own(usize),
+}
+
+impl KnownBy<'_> {
+    /// What that is, by what the plan keeps.
+    #[inline]
+    pub(crate) fn terms<'p>(&self, owns: &'p [Arc<Own>]) -> Option<&'p Terms>
+    where
+        Self: 'p,
+    {
+        match *self {
+            Self::Nothing | Self::OwnAt(_) => None,
+            Self::Shared(terms) => Some(terms),
+            Self::Own(at) => owns.get(at).map(|own| &own.terms),
+        }
+    }
 }
 
 /// How much is known about the callers that a request names.
@@ -135,6 +161,8 @@ pub struct Plan<'b> {
     /// The entries that name callers, in their order.
     pub(crate) callers: Vec<Known<'b>>,
     looked_up: LookedUp,
+    /// What those of them have for themselves who have any.
+    pub(crate) owns: Vec<Arc<Own>>,
     /// Limits that the request brought, or that its caller was granted.
     own: Vec<Limit>,
     /// What the reference server calls the counters, one after the other.
@@ -154,8 +182,8 @@ impl<'b> Plan<'b> {
         let found = std::mem::take(&mut self.found).into_iter().map(|_| Found::default()).collect();
         let takes = std::mem::take(&mut self.takes).into_iter().map_while(|_| None).collect();
         let callers = std::mem::take(&mut self.callers).into_iter().map_while(|_| None).collect();
-        let Self { own, names, .. } = self;
-        Plan { domain: None, exempt: false, found, takes, callers, looked_up: LookedUp::Not, own, names }
+        let Self { owns, own, names, .. } = self;
+        Plan { domain: None, exempt: false, found, takes, callers, looked_up: LookedUp::Not, owns, own, names }
     }
 
     /// Forgets the request, keeps the room.
@@ -166,8 +194,14 @@ impl<'b> Plan<'b> {
         self.takes.clear();
         self.callers.clear();
         self.looked_up = LookedUp::Not;
-        self.own.clear();
         self.names.clear();
+        // What has to be dropped is asked about first: there is hardly ever any.
+        if !self.owns.is_empty() {
+            self.owns.clear();
+        }
+        if !self.own.is_empty() {
+            self.own.clear();
+        }
     }
 
     /// Finds the callers that a request names, and has the memory brought near in which they are kept.
@@ -182,7 +216,7 @@ impl<'b> Plan<'b> {
                     callers.bring_near(hash);
                     hash
                 });
-                self.callers.push(Known { at, hash, entry: None, terms: None });
+                self.callers.push(Known { at, hash, by: KnownBy::Nothing });
             }
         }
     }
@@ -193,13 +227,21 @@ impl<'b> Plan<'b> {
     pub fn look_up(&mut self, callers: &Callers<'b>) -> bool {
         let Some(domain) = self.domain else { return false };
         self.looked_up = LookedUp::All;
+        let mut before: Option<Known<'b>> = None;
         for known in &mut self.callers {
-            let (entry, terms) = callers.shared(known.hash);
-            if let Some(roll::Entry::Own(_)) = entry {
-                self.looked_up = LookedUp::AllButOwn;
-            }
-            known.entry = entry;
-            known.terms = terms.filter(|terms| terms.is_of(domain));
+            // Descriptors that speak of one caller are judged by the same, also while it is being changed.
+            known.by = match before {
+                Some(before) if before.hash == known.hash => before.by,
+                _ => match callers.entered(known.hash) {
+                    Entered::Shared(terms) if terms.is_of(domain) => KnownBy::Shared(terms),
+                    Entered::Nothing | Entered::Shared(_) => KnownBy::Nothing,
+                    Entered::Own(number) => {
+                        self.looked_up = LookedUp::AllButOwn;
+                        KnownBy::OwnAt(number)
+                    }
+                },
+            };
+            before = Some(*known);
         }
         self.looked_up == LookedUp::AllButOwn
     }
@@ -208,7 +250,7 @@ impl<'b> Plan<'b> {
     #[inline]
     pub fn bring_own_near(&self, callers: &Callers<'b>) {
         for known in self.callers.iter().filter(|_| self.looked_up == LookedUp::AllButOwn) {
-            if let Some(roll::Entry::Own(number)) = known.entry {
+            if let KnownBy::OwnAt(number) = known.by {
                 callers.bring_own_near(number);
             }
         }
@@ -227,18 +269,34 @@ impl<'b> Plan<'b> {
         if self.looked_up == LookedUp::Not {
             self.look_up(callers);
         }
-        for at in 0..self.callers.len() {
-            let (before, rest) = self.callers.split_at_mut(at);
-            let known = &mut rest[0];
-            if let Some(entry @ roll::Entry::Own(_)) = known.entry {
-                // Descriptors that speak of one caller are judged by the same, also while it is being changed.
-                known.terms = match before.last().filter(|before| before.hash == known.hash) {
-                    Some(before) => before.terms.clone(),
-                    None => callers.at_entry(known.hash, entry).filter(|terms| terms.is_of(domain)),
+        let mut before: Option<Known<'b>> = None;
+        for known in &mut self.callers {
+            if let KnownBy::OwnAt(number) = known.by {
+                known.by = match before {
+                    Some(before) if before.hash == known.hash => before.by,
+                    _ => match callers.own(known.hash, number).filter(|terms| terms.is_of(domain)) {
+                        None => KnownBy::Nothing,
+                        Some(Kept::Shared(terms)) => KnownBy::Shared(terms),
+                        Some(Kept::Own(own)) => {
+                            self.owns.push(own);
+                            KnownBy::Own(self.owns.len() - 1)
+                        }
+                    },
                 };
             }
+            before = Some(*known);
         }
         self.looked_up = LookedUp::All;
+    }
+
+    /// What is kept about one of them, for whoever cannot hold on to the plan.
+    #[cold]
+    fn kept(&self, number: usize) -> Option<Kept<'b>> {
+        match self.callers.get(number)?.by {
+            KnownBy::Nothing | KnownBy::OwnAt(_) => None,
+            KnownBy::Shared(terms) => Some(Kept::Shared(terms)),
+            KnownBy::Own(at) => self.owns.get(at).cloned().map(Kept::Own),
+        }
     }
 
     /// The number of the first of these entries of the request that names a caller.
@@ -332,7 +390,7 @@ impl<'b> Plan<'b> {
             let cost =
                 descriptor.map_or(largest, |descriptor| applied(descriptor).then_some(descriptor.cost));
             let entries = descriptor.map_or(query.entries, |descriptor| query.entries_of(descriptor));
-            let named = found.named.and_then(|(number, by)| Some((self.callers[number].terms.clone()?, by)));
+            let named = found.named.and_then(|(number, by)| Some((self.kept(number)?, by)));
             let name = named.as_ref().and_then(|(terms, by)| terms.name(*by));
             let request = Request {
                 domain,

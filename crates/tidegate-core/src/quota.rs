@@ -19,7 +19,7 @@ use hashbrown::HashMap;
 
 use crate::own::{Numbers, Own, Owns};
 use crate::roll::{self, AskForLargePages, Roll};
-use crate::{DEPTH_MAX, Domain, Entry, Micros, Unit};
+use crate::{DEPTH_MAX, Domain, Entry, Micros, TierName, Unit};
 
 /// What a caller may have, and in which time.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -196,7 +196,7 @@ pub struct QuotaMore {
 #[derive(Debug)]
 pub struct Terms {
     /// Its tier.
-    pub tier: Option<Arc<str>>,
+    pub tier: Option<TierName>,
     /// Its own limits.
     pub overrides: Overrides,
     pub(crate) whitelisted: bool,
@@ -391,7 +391,7 @@ impl Shared {
         let part = self.parts[usize::from(number) / SHARED_PART]
             .get_or_init(|| (0..SHARED_PART).map(|_| OnceLock::new()).collect());
         let overrides = Overrides::Several(Box::default());
-        let terms = Terms { tier: tier.clone(), overrides, whitelisted, more: None };
+        let terms = Terms { tier: tier.clone().map(TierName::new), overrides, whitelisted, more: None };
         part[usize::from(number) % SHARED_PART].get_or_init(|| terms);
         numbers.insert(key, number);
         Some(number)
@@ -508,6 +508,7 @@ impl Quotas {
             (None, _) => roll::Entry::Own(changing.numbers.take()),
         };
         if let roll::Entry::Own(number) = entry {
+            let tier = tier.map(TierName::new);
             let own = Own { hash, terms: Terms { tier, overrides: overrides.into(), whitelisted, more } };
             self.bytes.fetch_add(own.terms.bytes(), Ordering::Relaxed);
             self.set_own(number, Some(Arc::new(own))); // Before the roll leads there.
@@ -631,19 +632,19 @@ impl<'k> Callers<'k> {
         self.roll.bring_near(hash);
     }
 
-    /// What is entered for a caller, and what it shares with others. If it has something for itself, the way there is asked for.
+    /// What is entered for a caller. If it has something for itself, the way there is asked for.
     #[inline]
-    pub(crate) fn shared(&self, hash: u64) -> (Option<roll::Entry>, Option<Kept<'k>>) {
-        let entry = self.roll.get(hash);
-        let terms = match entry {
-            None => None,
-            Some(roll::Entry::Shared(number)) => self.quotas.shared.get(number).map(Kept::Shared),
+    pub(crate) fn entered(&self, hash: u64) -> Entered<'k> {
+        match self.roll.get(hash) {
+            None => Entered::Nothing,
+            Some(roll::Entry::Shared(number)) => {
+                self.quotas.shared.get(number).map_or(Entered::Nothing, Entered::Shared)
+            }
             Some(roll::Entry::Own(number)) => {
                 self.quotas.owns.bring_slot_near(number);
-                None
+                Entered::Own(number)
             }
-        };
-        (entry, terms)
+        }
     }
 
     /// Asks for what a caller has for itself.
@@ -652,11 +653,20 @@ impl<'k> Callers<'k> {
         self.quotas.owns.bring_near(number);
     }
 
-    /// What is kept about a caller that this is entered for.
-    #[inline]
-    pub(crate) fn at_entry(&self, hash: u64, entry: roll::Entry) -> Option<Kept<'k>> {
-        self.quotas.at_entry(hash, entry)
+    /// What is kept about a caller for whom it was entered that it has something for itself, under this number.
+    pub(crate) fn own(&self, hash: u64, number: u32) -> Option<Kept<'k>> {
+        self.quotas.at_entry(hash, roll::Entry::Own(number))
     }
+}
+
+/// What is entered for a caller.
+pub(crate) enum Entered<'k> {
+    /// Nothing.
+    Nothing,
+    /// What others have too.
+    Shared(&'k Terms),
+    /// Something that nobody else has, under this number.
+    Own(u32),
 }
 
 #[cfg(test)]
