@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::book::{Book, Domain, Matching};
 use crate::own::Own;
-use crate::quota::{Entered, OtherName};
+use crate::quota::{Entered, NOBODY, OtherName};
 use crate::{
     Algorithm, Ask, Callers, Charge, Descriptor, Entry, Grant, Kept, Key, LOG_AMOUNT_MAX, Limit, LimitError,
     OwnLimit, PathEntry, Query, Role, Rule, RuleDraft, Tag, Terms,
@@ -227,21 +227,21 @@ impl<'b> Plan<'b> {
     pub fn look_up(&mut self, callers: &Callers<'b>) -> bool {
         let Some(domain) = self.domain else { return false };
         self.looked_up = LookedUp::All;
-        let mut before: Option<Known<'b>> = None;
+        let (mut hash, mut by) = (NOBODY, KnownBy::Nothing);
         for known in &mut self.callers {
             // Descriptors that speak of one caller are judged by the same, also while it is being changed.
-            known.by = match before {
-                Some(before) if before.hash == known.hash => before.by,
-                _ => match callers.entered(known.hash) {
+            if known.hash != hash {
+                hash = known.hash;
+                by = match callers.entered(hash) {
                     Entered::Shared(terms) if terms.is_of(domain) => KnownBy::Shared(terms),
                     Entered::Nothing | Entered::Shared(_) => KnownBy::Nothing,
                     Entered::Own(number) => {
                         self.looked_up = LookedUp::AllButOwn;
                         KnownBy::OwnAt(number)
                     }
-                },
-            };
-            before = Some(*known);
+                };
+            }
+            known.by = by;
         }
         self.looked_up == LookedUp::AllButOwn
     }
@@ -269,22 +269,21 @@ impl<'b> Plan<'b> {
         if self.looked_up == LookedUp::Not {
             self.look_up(callers);
         }
-        let mut before: Option<Known<'b>> = None;
+        let (mut hash, mut by) = (NOBODY, KnownBy::Nothing);
         for known in &mut self.callers {
-            if let KnownBy::OwnAt(number) = known.by {
-                known.by = match before {
-                    Some(before) if before.hash == known.hash => before.by,
-                    _ => match callers.own(known.hash, number).filter(|terms| terms.is_of(domain)) {
-                        None => KnownBy::Nothing,
-                        Some(Kept::Shared(terms)) => KnownBy::Shared(terms),
-                        Some(Kept::Own(own)) => {
-                            self.owns.push(own);
-                            KnownBy::Own(self.owns.len() - 1)
-                        }
-                    },
+            let KnownBy::OwnAt(number) = known.by else { continue };
+            if known.hash != hash {
+                hash = known.hash;
+                by = match callers.own(hash, number).filter(|terms| terms.is_of(domain)) {
+                    None => KnownBy::Nothing,
+                    Some(Kept::Shared(terms)) => KnownBy::Shared(terms),
+                    Some(Kept::Own(own)) => {
+                        self.owns.push(own);
+                        KnownBy::Own(self.owns.len() - 1)
+                    }
                 };
             }
-            before = Some(*known);
+            known.by = by;
         }
         self.looked_up = LookedUp::All;
     }

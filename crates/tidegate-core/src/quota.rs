@@ -469,12 +469,12 @@ impl Quotas {
         self.at_entry(hash, self.roll.load().get(hash)?)
     }
 
-    /// The hash that stands for a caller. Zero stands for nobody.
+    /// The hash that stands for a caller.
     #[inline]
     fn hash(&self, caller: &str) -> u64 {
         let mut hasher = self.hasher.build_hasher();
         hasher.write(caller.as_bytes());
-        hasher.finish().max(1)
+        hasher.finish().max(NOBODY + 1)
     }
 
     /// What an entry of a caller leads to; if that was taken away meanwhile, what its entry of now leads to.
@@ -658,6 +658,9 @@ impl<'k> Callers<'k> {
         self.quotas.at_entry(hash, roll::Entry::Own(number))
     }
 }
+
+/// The hash that stands for no caller.
+pub(crate) const NOBODY: u64 = 0;
 
 /// What is entered for a caller.
 pub(crate) enum Entered<'k> {

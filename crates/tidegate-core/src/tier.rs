@@ -47,10 +47,15 @@ impl<'t> TierRef<'t> {
     }
 
     /// An order of their own: shorter names first, which is what most differ in.
-    #[inline]
     pub(crate) fn order(self, other: Self) -> Ordering {
         let heads = self.name.len().cmp(&other.name.len()).then_with(|| self.head.cmp(&other.head));
         if heads.is_eq() && self.name.len() > HEAD { self.name.cmp(other.name) } else { heads }
+    }
+
+    #[inline]
+    pub(crate) fn is(self, other: Self) -> bool {
+        let (len, is_same) = (self.name.len(), self.head == other.head);
+        len == other.name.len() && is_same && (len <= HEAD || self.name == other.name)
     }
 }
 
@@ -75,7 +80,9 @@ mod tests {
             other in "[ab\\x00]{0,3}(free|enterprise-customer)?[ab\\x00]{0,2}",
         ) {
             let expected = (one.len(), &one).cmp(&(other.len(), &other));
-            prop_assert_eq!(TierRef::new(&one).order(TierName::new(other.into()).look()), expected);
+            let (one, other) = (TierRef::new(&one), TierName::new(other.into()));
+            prop_assert_eq!(one.order(other.look()), expected);
+            prop_assert_eq!(one.is(other.look()), expected.is_eq());
         }
     }
 }

@@ -12,6 +12,7 @@ mod agrees; // on every rule found and every counter asked
 mod corners; // do the random cases reach everything?
 mod recorded; // what is told of a walk
 mod kept; // where counters are kept
+mod callers; // what is kept about callers, as rules see it
 mod ids; // different rules have different ids
 mod states; // rules that somebody put in another state
 mod shares; // `enforce: N%`

@@ -56,8 +56,10 @@ impl Core {
                 for Ahead { plan, .. } in all.iter_mut().filter_map(|read| read.ahead.as_mut()) {
                     any_own |= plan.look_up(callers);
                 }
-                let ahead = all.iter().filter_map(|read| read.ahead.as_ref()).filter(|_| any_own);
-                ahead.for_each(|ahead| ahead.plan.bring_own_near(callers));
+                if any_own {
+                    let ahead = all.iter().filter_map(|read| read.ahead.as_ref());
+                    ahead.for_each(|ahead| ahead.plan.bring_own_near(callers));
+                }
             }
             for (Read { request, lease, ahead }, ready) in all.iter_mut().zip(calls) {
                 let domain = self.domain_of(request.domain, ready.call.standing);
