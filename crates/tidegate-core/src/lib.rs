@@ -74,7 +74,6 @@ pub use packed::{Class, Era, Packed};
 pub use plan::{Fate, Found, GrantedBy, Plan, Planned};
 pub use portable::{FORMS, Form, PORTABLE_VERSION, PortableError};
 pub use query::{Descriptor, Entry, OwnLimit, Query};
-pub use tier::TierName;
 pub use quota::{
     ADDRESS_OF_CALLER, AddressError, Below, Callers, Grant, Kept, Override, Overrides, Quota, QuotaMore,
     QuotaUnit, Quotas, Terms, Tier, override_address,
@@ -87,6 +86,7 @@ pub use rule::{
 };
 pub use shaper::{Reservation, Shaped, Shaper};
 pub use state::State;
+pub use tier::TierName;
 pub use time::{Micros, Tick};
 pub use verdict::{Bound, Outcome, Verdict};
 

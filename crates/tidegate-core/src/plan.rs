@@ -183,7 +183,17 @@ impl<'b> Plan<'b> {
         let takes = std::mem::take(&mut self.takes).into_iter().map_while(|_| None).collect();
         let callers = std::mem::take(&mut self.callers).into_iter().map_while(|_| None).collect();
         let Self { owns, own, names, .. } = self;
-        Plan { domain: None, exempt: false, found, takes, callers, looked_up: LookedUp::Not, owns, own, names }
+        Plan {
+            domain: None,
+            exempt: false,
+            found,
+            takes,
+            callers,
+            looked_up: LookedUp::Not,
+            owns,
+            own,
+            names,
+        }
     }
 
     /// Forgets the request, keeps the room.

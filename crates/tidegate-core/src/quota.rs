@@ -789,14 +789,15 @@ mod tests {
         quotas.put(Quota { overrides: own(1), ..quota("a", "free") });
         let callers = quotas.at(Micros::new(0)).expect("somebody is kept");
         let hash = callers.hash("a");
-        let entry = callers.shared(hash).0.expect("an entry");
+        let Entered::Own(number) = callers.entered(hash) else { panic!("it has something for itself") };
         quotas.put(quota("a", "pro"));
         quotas.put(Quota { overrides: own(2), ..quota("b", "enterprise") });
-        assert_eq!(quotas.roll.load().get(callers.hash("b")), Some(entry), "it has the number now");
-        let kept = callers.at_entry(hash, entry).expect("a record");
+        let entry = Some(roll::Entry::Own(number));
+        assert_eq!(quotas.roll.load().get(callers.hash("b")), entry, "it has the number now");
+        let kept = callers.own(hash, number).expect("a record");
         assert!(kept.tier.as_deref() == Some("pro") && kept.overrides.is_empty(), "{kept:?}");
         quotas.remove("a");
-        assert!(callers.at_entry(hash, entry).is_none());
+        assert!(callers.own(hash, number).is_none());
     }
 
     /// Whoever is kept all the time is found all the time, whatever happens to others, and to what is kept about it.
@@ -820,8 +821,11 @@ mod tests {
                         let callers = quotas.at(Micros::new(0)).expect("somebody is kept");
                         for caller in ["shared", "own", "both"] {
                             let hash = callers.hash(caller);
-                            let entry = callers.shared(hash).0.expect("an entry");
-                            let kept = callers.at_entry(hash, entry).expect("a record");
+                            let kept = match callers.entered(hash) {
+                                Entered::Nothing => panic!("{caller} is kept"),
+                                Entered::Shared(terms) => Kept::Shared(terms),
+                                Entered::Own(number) => callers.own(hash, number).expect("a record"),
+                            };
                             let again = quotas.of(caller).expect("a record");
                             for kept in [kept, again] {
                                 assert_eq!(kept.tier.as_deref(), Some(caller));

@@ -47,7 +47,8 @@ fn amounts(book: &Book, quotas: &Quotas, descriptors: &[&[(&str, &str)]]) -> Vec
 fn every_tier_of_a_descriptor_is_found_however_many_there_are() {
     for count in [1, 3, 8, 9, 40] {
         // Of several lengths, and alike for longer than what is compared at once.
-        let name = |tier: u64| format!("{}-{tier}", ["t", "tier", "a-tier-with-a-long-name"][tier as usize % 3]);
+        let name =
+            |tier: u64| format!("{}-{tier}", ["t", "tier", "a-tier-with-a-long-name"][tier as usize % 3]);
         let tiers = (0..count).map(|tier| (name(tier), limits(100 + tier))).collect();
         let key = "api_key".into();
         let book = book(DescriptorDraft { key, limits: limits(7), tiers, ..DescriptorDraft::default() });
