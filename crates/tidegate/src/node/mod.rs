@@ -12,8 +12,8 @@ pub(crate) mod xds; // rules that come from a server
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -39,6 +39,8 @@ use rules::Source;
 
 /// What has to be done every so often: idle keys leave.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
+/// For how long nobody is let in because memory is not there yet.
+const PAGES_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// Why a node does not start.
 #[derive(Debug, thiserror::Error)]
@@ -156,6 +158,7 @@ impl Running {
 
         let data = Data::open(&settings)?;
         let store = Self::store(&settings, drop_in.as_ref(), &data, now)?;
+        let pages = touch_pages(&store, decides);
         let mut fleet_secret = data.fleet_secret();
         let (secret, agreed) = match &store {
             Store::Memory(_) => (data.secret(), true),
@@ -227,6 +230,7 @@ impl Running {
         }
         let certificates =
             rls.iter().chain([&http]).filter_map(Door::follow_certificates).collect::<io::Result<_>>()?;
+        let _ = pages.recv_timeout(PAGES_WAIT_MAX); // If that is not enough, the first callers wait for the rest.
         for door in rls.into_iter().chain([http]).chain(debug) {
             runtime.spawn(door.listener.accept(door.entrance, cores.clone(), cores.phases()));
         }
@@ -287,18 +291,11 @@ impl Running {
         }
         let counters = Arc::new(Memory::new(MemorySize::of_bytes(settings.counters_memory), now)?);
         data.load_counters(&counters, now);
-        if !settings.role.decides() {
-            return Ok(Store::Memory(counters));
+        if settings.role.decides() {
+            tracing::warn!(
+                "counters are in memory: this node limits alone, and every other node grants the same limits again"
+            );
         }
-        // Beside the start, not before it: decisions may come meanwhile, and without this they only wait longer.
-        let pages = counters.clone();
-        let thread = std::thread::Builder::new().name("pages".into()).spawn(move || pages.touch_pages());
-        if let Err(error) = thread {
-            tracing::debug!("pages are handed out as they are needed: {error}");
-        }
-        tracing::warn!(
-            "counters are in memory: this node limits alone, and every other node grants the same limits again"
-        );
         Ok(Store::Memory(counters))
     }
 }
@@ -314,6 +311,25 @@ impl Serving {
             }
         }
     }
+}
+
+/// Has the system hand out the memory of counters, beside what else is done for the start. What comes back is closed when it is there.
+fn touch_pages(store: &Store, decides: bool) -> mpsc::Receiver<()> {
+    let (done, wait) = mpsc::channel();
+    // Beside Redis, it is for what the node may spend alone while the store does not answer: none of it may ever be needed.
+    if let Store::Memory(counters) = store
+        && decides
+    {
+        let counters = counters.clone();
+        let touch = move || {
+            counters.touch_pages();
+            drop(done);
+        };
+        if let Err(error) = std::thread::Builder::new().name("pages".into()).spawn(touch) {
+            tracing::debug!("pages are handed out as they are needed: {error}");
+        }
+    }
+    wait
 }
 
 /// The log of refusals, and the file of them if there is to be one.

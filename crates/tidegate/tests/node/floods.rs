@@ -80,6 +80,15 @@ async fn stays_small(node: &Node, make: impl Fn(u32) -> Vec<u8>) -> usize {
     connections
 }
 
+/// Otherwise the first callers wait while the system clears it.
+#[test]
+fn the_memory_of_counters_is_there_before_anybody_is_let_in() {
+    const BYTES: u64 = 128 << 20; // So little that a second is enough on any machine.
+    let node = Setup::new(RULES).set("counters-memory", &BYTES.to_string()).start();
+    let there = node.rss_bytes();
+    assert!(there >= BYTES, "{there} of {BYTES}");
+}
+
 #[tokio::test]
 async fn a_thousand_calls_and_their_resets_at_once_do_not_end_the_connection() {
     let node = start();
