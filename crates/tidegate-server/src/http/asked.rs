@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
+use std::ops::Deref;
 
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -16,8 +17,18 @@ use crate::rls::{DESCRIPTORS_MAX, ENTRIES_MAX};
 /// How many checks one request may have.
 const CHECKS_MAX: usize = 100;
 
-/// A text that is borrowed from the body where it can be.
-type Text<'a> = Cow<'a, str>;
+/// A text that is borrowed from the body where it can be. (A name for `Cow` would not do: serde sees only what is called so.)
+#[derive(Debug, Default, Deserialize)]
+#[serde(transparent)]
+pub(super) struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl Deref for Text<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
 
 /// One object of a body.
 #[derive(Debug, Default, Deserialize)]

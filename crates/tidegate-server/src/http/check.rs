@@ -2,7 +2,7 @@
 
 use arc_swap::Guard;
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Request};
+use http::{HeaderValue, Request};
 use hyper::body::Incoming;
 use serde::Serialize;
 use smallvec::SmallVec;
@@ -154,7 +154,7 @@ async fn one(
         let headers = answer.headers_mut();
         reply::headers::write(&style.headers, told, core.node.clock.wall_now_us(), &mut |name, value| {
             if let Ok(value) = HeaderValue::from_str(value) {
-                headers.append(HeaderName::from_static(name), value);
+                headers.append(name.clone(), value);
             }
         });
         (answer, if refused { RequestOutcome::Refused } else { RequestOutcome::Admitted })

@@ -26,6 +26,8 @@ type Answer = Response<Full<Bytes>>;
 
 /// How long somebody waits for a turn at what is worked out aside.
 const ASIDE_MAX: Duration = Duration::from_secs(10);
+/// How many headers a check is answered with by default.
+const HEADERS_OF_CHECK: usize = 8;
 
 /// Answers one request.
 pub(crate) async fn answer(core: Rc<Core>, request: Request<Incoming>) -> Answer {
@@ -198,7 +200,9 @@ fn with_type(status: u16, kind: &'static str, body: Vec<u8>) -> Answer {
     if let Ok(status) = http::StatusCode::from_u16(status) {
         *answer.status_mut() = status;
     }
-    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    let headers = answer.headers_mut();
+    headers.reserve(HEADERS_OF_CHECK);
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     answer
 }
 

@@ -30,9 +30,8 @@ pub(super) const GREETING_MAX: Duration = Duration::from_secs(5);
 /// With what every connection of HTTP/2 begins.
 const PREFACE_BYTES: usize = 24;
 
-/// Headers of one request.
+/// Headers of one request. There may be a hundred: that is what hyper has room for without asking for memory.
 const HEADER_BYTES_MAX: usize = 64 << 10;
-const HEADERS_MAX: usize = 128;
 
 /// What is spoken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -137,7 +136,6 @@ async fn converse<S: Serve + 'static>(
     builder
         .timer(TokioTimer::new())
         .header_read_timeout(lifetime.idle)
-        .max_headers(HEADERS_MAX)
         .max_buf_size(HEADER_BYTES_MAX)
         .half_close(false);
     let connection = builder.serve_connection(TokioIo::new(stream), service);

@@ -1,8 +1,10 @@
 //! Headers about limits, in the dialects that clients know. The name of a dialect of the draft has its number, so that a new revision is a
 //! new dialect and never a silent change.
 
+use http::HeaderName;
+
 use super::names::NAME_MAX;
-use super::text::{Line, Put};
+use super::text::{LINE_BYTES_MAX, Line, Put};
 use super::told::{LISTED_MAX, Span, Told, ToldLimit};
 
 /// A set of headers that some clients read.
@@ -69,8 +71,10 @@ impl Dialect {
 /// The most that one limit takes in a header: its name and number, and each parameter at its longest.
 const LISTED_BYTES_MAX: usize = NAME_MAX
     + "\"-256\";q=4294967295;w=31622400;qu=\"concurrent-requests\";tidegate-burst=4294967295, ".len();
+/// The most that stands before those that are listed.
+const BEFORE_LISTED_BYTES_MAX: usize = "4294967295, ".len();
 /// Some proxies refuse headers that are larger.
-const _: () = assert!(LISTED_MAX * LISTED_BYTES_MAX <= 2_048);
+const _: () = assert!(BEFORE_LISTED_BYTES_MAX + LISTED_MAX * LISTED_BYTES_MAX <= LINE_BYTES_MAX);
 
 /// Hands every header of these dialects to `put`, names in lower case as HTTP/2 wants them. Where dialects share a header, it is written
 /// once, and the first of them says what it means.
@@ -78,7 +82,7 @@ pub fn write(
     dialects: &[Dialect],
     told: &Told<'_>,
     wall_now_us: u64,
-    put: &mut impl FnMut(&'static str, &str),
+    put: &mut impl FnMut(&'static HeaderName, &str),
 ) {
     let mut writer = Writer { told, wall_now_us, put, line: Line::default(), trio: false, retry: false };
     for (at, dialect) in dialects.iter().enumerate() {
@@ -111,15 +115,27 @@ struct Writer<'w, 't, P> {
     retry: bool,
 }
 
-const X_LIMIT: &str = "x-ratelimit-limit";
-const X_REMAINING: &str = "x-ratelimit-remaining";
-const X_RESET: &str = "x-ratelimit-reset";
+static X_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
+static X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
+static X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
+static RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+static RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
+static X_RATELIMIT_POLICY: HeaderName = HeaderName::from_static("x-ratelimit-policy");
+static X_RATELIMIT_USED: HeaderName = HeaderName::from_static("x-ratelimit-used");
+static X_RATELIMIT_RESOURCE: HeaderName = HeaderName::from_static("x-ratelimit-resource");
+static X_RATE_LIMIT_LIMIT: HeaderName = HeaderName::from_static("x-rate-limit-limit");
+static X_RATE_LIMIT_REMAINING: HeaderName = HeaderName::from_static("x-rate-limit-remaining");
+static X_RATE_LIMIT_RESET: HeaderName = HeaderName::from_static("x-rate-limit-reset");
+static RATELIMIT_LIMIT: HeaderName = HeaderName::from_static("ratelimit-limit");
+static RATELIMIT_REMAINING: HeaderName = HeaderName::from_static("ratelimit-remaining");
+static RATELIMIT_RESET: HeaderName = HeaderName::from_static("ratelimit-reset");
+static RETRY_AFTER: HeaderName = HeaderName::from_static("retry-after");
 
-impl<P: FnMut(&'static str, &str)> Writer<'_, '_, P> {
+impl<P: FnMut(&'static HeaderName, &str)> Writer<'_, '_, P> {
     fn ietf(&mut self) {
         let told = self.told;
         if !told.limits().is_empty() {
-            self.header("ratelimit-policy", |line| {
+            self.header(&RATELIMIT_POLICY, |line| {
                 list(line, told.listed(), |line, at| {
                     put_item(line, told, at);
                     put_policy(line, &told.limits()[at]);
@@ -127,7 +143,7 @@ impl<P: FnMut(&'static str, &str)> Writer<'_, '_, P> {
             });
         }
         if let (Some(at), Some(limit)) = (told.speaks_at(), told.speaks()) {
-            self.header("ratelimit", |line| {
+            self.header(&RATELIMIT, |line| {
                 put_item(line, told, at);
                 put_parameter(line, ";r=", limit.remaining);
                 put_parameter(line, ";t=", limit.reset.secs_up());
@@ -138,7 +154,7 @@ impl<P: FnMut(&'static str, &str)> Writer<'_, '_, P> {
     fn x_epoch(&mut self) {
         let Some(limit) = self.told.speaks() else { return };
         self.trio(limit, self.epoch(limit));
-        self.header("x-ratelimit-policy", |line| {
+        self.header(&X_RATELIMIT_POLICY, |line| {
             line.put_number(limit.amount.into());
             if let Some(window_s) = limit.span.window_s() {
                 put_parameter(line, ";w=", window_s);
@@ -155,21 +171,21 @@ impl<P: FnMut(&'static str, &str)> Writer<'_, '_, P> {
         let told = self.told;
         let (Some(at), Some(limit)) = (told.speaks_at(), told.speaks()) else { return };
         self.trio(limit, self.epoch(limit));
-        self.number("x-ratelimit-used", (limit.amount - limit.remaining).into());
-        self.header("x-ratelimit-resource", |line| told.put_name(line, at));
+        self.number(&X_RATELIMIT_USED, (limit.amount - limit.remaining).into());
+        self.header(&X_RATELIMIT_RESOURCE, |line| told.put_name(line, at));
     }
 
     fn twitter(&mut self) {
         let Some(limit) = self.told.speaks() else { return };
-        self.number("x-rate-limit-limit", limit.amount.into());
-        self.number("x-rate-limit-remaining", limit.remaining.into());
-        self.number("x-rate-limit-reset", self.epoch(limit));
+        self.number(&X_RATE_LIMIT_LIMIT, limit.amount.into());
+        self.number(&X_RATE_LIMIT_REMAINING, limit.remaining.into());
+        self.number(&X_RATE_LIMIT_RESET, self.epoch(limit));
     }
 
     fn envoy(&mut self) {
         let told = self.told;
         let Some(limit) = told.speaks().filter(|_| !self.trio) else { return };
-        self.header(X_LIMIT, |line| {
+        self.header(&X_LIMIT, |line| {
             line.put_number(limit.amount.into());
             for at in told.listed() {
                 let limit = &told.limits()[at];
@@ -181,16 +197,16 @@ impl<P: FnMut(&'static str, &str)> Writer<'_, '_, P> {
                 put_item(line, told, at);
             }
         });
-        self.number(X_REMAINING, limit.remaining.into());
-        self.number(X_RESET, limit.reset.secs_up());
+        self.number(&X_REMAINING, limit.remaining.into());
+        self.number(&X_RESET, limit.reset.secs_up());
         self.trio = true;
     }
 
     fn kong(&mut self) {
-        for (seconds, unit, of_limit, of_remaining) in KONG {
+        for (seconds, unit, of_limit, of_remaining) in &KONG {
             let is = |limit: &&ToldLimit<'_>| match limit.span {
                 Span::Window(window) => window.get() == seconds * 1_000_000,
-                Span::Calendar(period) => period.name() == unit,
+                Span::Calendar(period) => period.name() == *unit,
                 Span::Places => false,
             };
             // Kong has one limit for each unit. Of several the tightest counts.
@@ -201,25 +217,25 @@ impl<P: FnMut(&'static str, &str)> Writer<'_, '_, P> {
             }
         }
         if let Some(limit) = self.told.speaks() {
-            self.number("ratelimit-limit", limit.amount.into());
-            self.number("ratelimit-remaining", limit.remaining.into());
-            self.number("ratelimit-reset", limit.reset.secs_up().max(1));
+            self.number(&RATELIMIT_LIMIT, limit.amount.into());
+            self.number(&RATELIMIT_REMAINING, limit.remaining.into());
+            self.number(&RATELIMIT_RESET, limit.reset.secs_up().max(1));
         }
         self.retry_after();
     }
 
     fn retry_after(&mut self) {
         if let Some(wait_s) = self.told.retry_after_s().filter(|_| !self.retry) {
-            self.number("retry-after", wait_s);
+            self.number(&RETRY_AFTER, wait_s);
             self.retry = true;
         }
     }
 
     fn trio(&mut self, limit: &ToldLimit<'_>, reset_s: u64) {
         if !self.trio {
-            self.number(X_LIMIT, limit.amount.into());
-            self.number(X_REMAINING, limit.remaining.into());
-            self.number(X_RESET, reset_s);
+            self.number(&X_LIMIT, limit.amount.into());
+            self.number(&X_REMAINING, limit.remaining.into());
+            self.number(&X_RESET, reset_s);
             self.trio = true;
         }
     }
@@ -229,11 +245,11 @@ impl<P: FnMut(&'static str, &str)> Writer<'_, '_, P> {
         self.wall_now_us.saturating_add(limit.reset.get()).div_ceil(1_000_000)
     }
 
-    fn number(&mut self, name: &'static str, number: u64) {
+    fn number(&mut self, name: &'static HeaderName, number: u64) {
         self.header(name, |line| line.put_number(number));
     }
 
-    fn header(&mut self, name: &'static str, write: impl FnOnce(&mut Line)) {
+    fn header(&mut self, name: &'static HeaderName, write: impl FnOnce(&mut Line)) {
         self.line.clear();
         write(&mut self.line);
         (self.put)(name, self.line.text());
@@ -241,13 +257,43 @@ impl<P: FnMut(&'static str, &str)> Writer<'_, '_, P> {
 }
 
 /// The units that Kong counts in, with its names for them.
-const KONG: [(u64, &str, &str, &str); 6] = [
-    (1, "second", "x-ratelimit-limit-second", "x-ratelimit-remaining-second"),
-    (60, "minute", "x-ratelimit-limit-minute", "x-ratelimit-remaining-minute"),
-    (3_600, "hour", "x-ratelimit-limit-hour", "x-ratelimit-remaining-hour"),
-    (86_400, "day", "x-ratelimit-limit-day", "x-ratelimit-remaining-day"),
-    (30 * 86_400, "month", "x-ratelimit-limit-month", "x-ratelimit-remaining-month"),
-    (365 * 86_400, "year", "x-ratelimit-limit-year", "x-ratelimit-remaining-year"),
+static KONG: [(u64, &str, HeaderName, HeaderName); 6] = [
+    (
+        1,
+        "second",
+        HeaderName::from_static("x-ratelimit-limit-second"),
+        HeaderName::from_static("x-ratelimit-remaining-second"),
+    ),
+    (
+        60,
+        "minute",
+        HeaderName::from_static("x-ratelimit-limit-minute"),
+        HeaderName::from_static("x-ratelimit-remaining-minute"),
+    ),
+    (
+        3_600,
+        "hour",
+        HeaderName::from_static("x-ratelimit-limit-hour"),
+        HeaderName::from_static("x-ratelimit-remaining-hour"),
+    ),
+    (
+        86_400,
+        "day",
+        HeaderName::from_static("x-ratelimit-limit-day"),
+        HeaderName::from_static("x-ratelimit-remaining-day"),
+    ),
+    (
+        30 * 86_400,
+        "month",
+        HeaderName::from_static("x-ratelimit-limit-month"),
+        HeaderName::from_static("x-ratelimit-remaining-month"),
+    ),
+    (
+        365 * 86_400,
+        "year",
+        HeaderName::from_static("x-ratelimit-limit-year"),
+        HeaderName::from_static("x-ratelimit-remaining-year"),
+    ),
 ];
 
 fn put_policy(line: &mut Line, limit: &ToldLimit<'_>) {

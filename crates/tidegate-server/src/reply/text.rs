@@ -1,43 +1,33 @@
 //! Numbers and JSON as bytes, written by hand: every answer has some, and none is worth an allocation.
 
-use smallvec::SmallVec;
+use arrayvec::ArrayString;
 
-/// What bytes are written into.
+/// What text is written into.
 pub(super) trait Put {
-    fn put_bytes(&mut self, bytes: &[u8]);
+    fn put(&mut self, text: &str);
 
-    fn put(&mut self, text: &str) {
-        self.put_bytes(text.as_bytes());
-    }
-
-    fn put_number(&mut self, mut number: u64) {
-        let mut digits = [0; 20]; // As many as 2^64 has.
-        let mut at = digits.len();
-        loop {
-            at -= 1;
-            digits[at] = b'0' + (number % 10) as u8;
-            number /= 10;
-            if number == 0 {
-                break;
-            }
-        }
-        self.put_bytes(&digits[at..]);
+    fn put_number(&mut self, number: u64) {
+        self.put(itoa::Buffer::new().format(number));
     }
 }
 
 impl Put for Vec<u8> {
-    fn put_bytes(&mut self, bytes: &[u8]) {
-        self.extend_from_slice(bytes);
+    fn put(&mut self, text: &str) {
+        self.extend_from_slice(text.as_bytes());
     }
 }
 
-/// The value of a header. Most are so short that they need no room of their own.
+/// The longest value of a header.
+pub(super) const LINE_BYTES_MAX: usize = 2_048;
+
+/// The value of a header. What does not fit is left out; headers see to it that everything does.
 #[derive(Debug, Default)]
-pub(super) struct Line(SmallVec<[u8; 256]>);
+pub(super) struct Line(ArrayString<LINE_BYTES_MAX>);
 
 impl Put for Line {
-    fn put_bytes(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
+    fn put(&mut self, text: &str) {
+        let fits = self.0.try_push_str(text);
+        debug_assert!(fits.is_ok(), "{text} does not fit");
     }
 }
 
@@ -46,9 +36,8 @@ impl Line {
         self.0.clear();
     }
 
-    /// Names are printable ASCII, and so is all else that is put here: there is always a text.
     pub(super) fn text(&self) -> &str {
-        std::str::from_utf8(&self.0).unwrap_or_default()
+        &self.0
     }
 }
 
@@ -75,10 +64,10 @@ impl Quoted<'_> {
         const HEX: &[u8; 16] = b"0123456789abcdef";
         for byte in text.bytes() {
             match byte {
-                b'"' | b'\\' => self.0.put_bytes(&[b'\\', byte]),
+                b'"' | b'\\' => self.0.extend_from_slice(&[b'\\', byte]),
                 0..0x20 => {
                     self.0.put("\\u00");
-                    self.0.put_bytes(&[HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+                    self.0.extend_from_slice(&[HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
                 }
                 _ => self.0.push(byte),
             }

@@ -296,7 +296,7 @@ impl Core {
     ) {
         let told = Told::of(decision, &in_force.names, query);
         reply::headers::write(&style.headers, &told, self.node.clock.wall_now_us(), &mut |name, value| {
-            writer.response_header(name, value);
+            writer.response_header(name.as_str(), value);
         });
         if let Some(body) = style.body.filter(|_| !decision.admitted) {
             let mut text = Vec::new();

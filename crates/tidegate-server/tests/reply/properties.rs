@@ -97,7 +97,7 @@ type Headers = Vec<(&'static str, String)>;
 
 fn headers_of(dialects: &[Dialect], told: &Told<'_>, now: Micros) -> Headers {
     let mut headers = Headers::new();
-    headers::write(dialects, told, now.get(), &mut |name, value| headers.push((name, value.into())));
+    headers::write(dialects, told, now.get(), &mut |name, value| headers.push((name.as_str(), value.into())));
     headers
 }
 

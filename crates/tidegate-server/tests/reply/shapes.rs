@@ -173,7 +173,7 @@ fn of_limits_in_one_unit_kong_is_told_the_tightest() {
     node.ask(&["a", "b", "c"].map(asked), Micros::from_secs(START_S), |told| {
         let mut minute = Vec::new();
         headers::write(&[Dialect::Kong], told, 0, &mut |name, value| {
-            minute.extend(name.ends_with("-minute").then(|| value.to_owned()));
+            minute.extend(name.as_str().ends_with("-minute").then(|| value.to_owned()));
         });
         assert_eq!(minute, ["5", "4"]);
     });
