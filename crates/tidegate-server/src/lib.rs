@@ -32,8 +32,8 @@ pub use internal_call::{
 };
 pub use ledger::{Fresh, Ledger, Reset, Seen, Spent};
 pub use net::{
-    Converse, Cores, Entrance, Lifetime, Line, Listener, Nobody, Peer, Phase, PlaceLimits, Places, Protocol,
-    Serve, listen,
+    Converse, Cores, Entrance, Lifetime, Line, Listener, Nobody, Phase, PlaceLimits, Places, Protocol, Serve,
+    listen,
 };
 pub use node::{Asker, Core, Decided, INTERNAL_CALL, InForce, Node, ReplyStyle, Standing};
 pub use policy::StoreFailures;

@@ -1,5 +1,6 @@
 //! Which entrance answers what came on a connection.
 
+use std::net::SocketAddr;
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -33,10 +34,15 @@ impl Serve for Entrances {
         Some(Session::new(self.core.clone(), self.beside.clone()))
     }
 
-    async fn answer(self: Rc<Self>, protocol: Protocol, request: Request<Incoming>) -> Response<Full<Bytes>> {
+    async fn answer(
+        self: Rc<Self>,
+        protocol: Protocol,
+        peer: Option<SocketAddr>,
+        request: Request<Incoming>,
+    ) -> Response<Full<Bytes>> {
         match protocol {
             Protocol::Debug => Box::pin(check::debug_page(&self.core, request)).await,
-            Protocol::Rls | Protocol::Http => check::answer(self.core.clone(), request).await,
+            Protocol::Rls | Protocol::Http => check::answer(self.core.clone(), peer, request).await,
         }
     }
 }

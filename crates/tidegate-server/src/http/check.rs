@@ -1,6 +1,7 @@
 //! Decisions over HTTP: checks, places that are held, and charges that are given back or settled.
 
 use arc_swap::Guard;
+use arrayvec::ArrayString;
 use bytes::Bytes;
 use http::{HeaderValue, Request};
 use hyper::body::Incoming;
@@ -37,8 +38,8 @@ pub(super) enum Verb {
     Settle,
 }
 
-/// How many digits the id of a receipt has.
-const RECEIPT_DIGITS: usize = 16;
+/// How many digits an id has.
+const ID_DIGITS: usize = 16;
 
 /// What a request says besides its body.
 struct Around {
@@ -100,7 +101,7 @@ async fn explained(core: &Core, verb: Verb, bytes: Bytes) -> Result<(Answer, Req
     if verb != Verb::Check {
         return Err(HttpError::invalid("only checks are explained: send it to /v1/check?explain"));
     }
-    let lease = format!("{:016x}", core.fresh_id());
+    let lease = digits(core.fresh_id());
     let asked = explainable(&bytes)?;
     // The same rules for both: what is explained is what was asked.
     let in_force = Guard::into_inner(core.node.rules.in_force());
@@ -227,7 +228,7 @@ async fn judge<R>(
     let (node, now) = (&core.node, core.node.now());
     let in_force = node.rules.in_force();
     let domain = node.default_domain(&in_force.book);
-    let fresh = format!("{:016x}", core.fresh_id());
+    let fresh = digits(core.fresh_id());
     let lease = asked.id.as_deref().or((verb == Verb::Check).then_some(fresh.as_str()));
     let mut parts = asked.parts(domain, lease)?;
     match (around.standing, &node.internal_domain) {
@@ -287,7 +288,7 @@ fn charges(
     now: Micros,
 ) -> Result<Charges, HttpError> {
     let receipts = &core.node.receipts;
-    let id = u64::from_str_radix(id, 16).ok().filter(|_| id.len() == RECEIPT_DIGITS);
+    let id = u64::from_str_radix(id, 16).ok().filter(|_| id.len() == ID_DIGITS);
     let Some((id, charges)) = id.and_then(|id| Some((id, receipts.get(id, now)?))) else {
         return Ok(Charges::new());
     };
@@ -301,7 +302,7 @@ fn charges(
 }
 
 /// Keeps what was charged, and gives the id to find it by; none if nothing was, or there is no room.
-fn keep(core: &Core, decision: &Decision<'_>) -> Option<String> {
+fn keep(core: &Core, decision: &Decision<'_>) -> Option<ArrayString<ID_DIGITS>> {
     let takes = || decision.plan.takes().iter().zip(decision.answers);
     // What a node spent alone is not in the store, and cannot be given back there.
     let is_kept = |answer: &Answered| !matches!(answer.mode, Mode::Degraded(_));
@@ -312,6 +313,26 @@ fn keep(core: &Core, decision: &Decision<'_>) -> Option<String> {
     let window = |take: &Planned<'_>| decision.plan.limit(take).window().unwrap_or(KEPT_MAX);
     let window = takes().map(|(take, _)| window(take)).max().unwrap_or(KEPT_MAX);
     let id = core.fresh_id();
-    (!charges.is_empty() && core.node.receipts.keep(id, charges, window, core.node.now()))
-        .then(|| format!("{id:016x}"))
+    (!charges.is_empty() && core.node.receipts.keep(id, charges, window, core.node.now())).then(|| digits(id))
+}
+
+/// An id as text: every check has one.
+fn digits(id: u64) -> ArrayString<ID_DIGITS> {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    let digits = (0..ID_DIGITS).rev().map(|at| char::from(HEX[(id >> (4 * at) & 15) as usize]));
+    let mut text = ArrayString::new();
+    digits.for_each(|digit| text.push(digit));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_written_as_hexadecimal_digits() {
+        for id in [0, 1, 0x0123_4567_89ab_cdef, u64::MAX] {
+            assert_eq!(*digits(id), format!("{id:016x}"));
+        }
+    }
 }

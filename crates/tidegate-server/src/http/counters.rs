@@ -1,8 +1,10 @@
 //! Single counters: what they hold, and as if never touched. Whoever resets a counter gives a whole limit away, so that is for this
 //! machine alone.
 
+use std::net::SocketAddr;
+
 use http::header::ORIGIN;
-use http::{Extensions, HeaderMap, Request};
+use http::{HeaderMap, Request};
 use hyper::body::Incoming;
 use serde_json::{Value, json};
 use tidegate_core::{Key, Limit, Plan, Rule, Tag};
@@ -11,7 +13,6 @@ use tidegate_counters::{Counters as _, Inspection};
 use super::asked::{Asked, Body};
 use super::error::HttpError;
 use super::{Answer, json, query_value, read};
-use crate::net::Peer;
 use crate::node::{Core, InForce, caller_of};
 
 /// How many digits a key has.
@@ -41,8 +42,12 @@ pub(super) async fn inspect(core: &Core, request: Request<Incoming>) -> Result<A
 }
 
 /// Makes the counters of a request as if never touched.
-pub(super) async fn reset(core: &Core, request: Request<Incoming>) -> Result<Answer, HttpError> {
-    for_this_machine(request.extensions(), request.headers())?;
+pub(super) async fn reset(
+    core: &Core,
+    peer: Option<SocketAddr>,
+    request: Request<Incoming>,
+) -> Result<Answer, HttpError> {
+    for_this_machine(peer, request.headers())?;
     let bytes = read::read(request.into_body()).await?;
     let (asked, in_force) = (one(&bytes)?, core.node.rules.in_force().clone());
     let parts = asked.parts(core.node.default_domain(&in_force.book), None)?;
@@ -58,11 +63,12 @@ pub(super) async fn reset(core: &Core, request: Request<Incoming>) -> Result<Ans
 /// One counter, by its key: what it holds or, if it is to be reset, whether it held anything.
 pub(super) async fn by_key(
     core: &Core,
+    peer: Option<SocketAddr>,
     request: &Request<Incoming>,
     key: &str,
     reset: bool,
 ) -> Result<Answer, HttpError> {
-    for_this_machine(request.extensions(), request.headers())?;
+    for_this_machine(peer, request.headers())?;
     let (query, in_force) = (request.uri().query(), core.node.rules.in_force().clone());
     let key = digits(key, KEY_DIGITS).map(Key::of_bits);
     let key =
@@ -163,8 +169,8 @@ fn digits(text: &str, count: usize) -> Option<u128> {
 }
 
 /// Refuses whoever is not on this machine, and whatever a browser sends from a page that somebody on this machine looks at.
-fn for_this_machine(extensions: &Extensions, headers: &HeaderMap) -> Result<(), HttpError> {
-    let here = extensions.get::<Peer>().is_some_and(|Peer(peer)| peer.ip().to_canonical().is_loopback());
+fn for_this_machine(peer: Option<SocketAddr>, headers: &HeaderMap) -> Result<(), HttpError> {
+    let here = peer.is_some_and(|peer| peer.ip().to_canonical().is_loopback());
     if here && !headers.contains_key(ORIGIN) {
         return Ok(());
     }
@@ -173,8 +179,6 @@ fn for_this_machine(extensions: &Extensions, headers: &HeaderMap) -> Result<(), 
 
 #[cfg(test)]
 mod tests {
-    use std::net::SocketAddr;
-
     use http::HeaderValue;
 
     use super::*;
@@ -184,9 +188,7 @@ mod tests {
         let plain = HeaderMap::new();
         let allowed = |peer: &str, headers: &HeaderMap| {
             let peer: SocketAddr = peer.parse().expect("an address");
-            let mut extensions = Extensions::new();
-            extensions.insert(Peer(peer));
-            for_this_machine(&extensions, headers).is_ok()
+            for_this_machine(Some(peer), headers).is_ok()
         };
         for (peer, may) in [
             ("127.0.0.1:5", true),
@@ -199,7 +201,7 @@ mod tests {
         ] {
             assert_eq!(allowed(peer, &plain), may, "{peer}");
         }
-        assert!(for_this_machine(&Extensions::new(), &plain).is_err(), "nobody knows who asks");
+        assert!(for_this_machine(None, &plain).is_err(), "nobody knows who asks");
         let page = HeaderMap::from_iter([(ORIGIN, HeaderValue::from_static("https://example.com"))]);
         assert!(!allowed("127.0.0.1:5", &page));
     }

@@ -7,6 +7,7 @@ mod error; // requests that cannot be answered
 mod look; // health, metrics, the most refused
 mod read; // bodies, bounded
 
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -29,9 +30,9 @@ const ASIDE_MAX: Duration = Duration::from_secs(10);
 /// How many headers a check is answered with by default.
 const HEADERS_OF_CHECK: usize = 8;
 
-/// Answers one request.
-pub(crate) async fn answer(core: Rc<Core>, request: Request<Incoming>) -> Answer {
-    match route(core, request).await {
+/// Answers one request, of somebody at this address if it came over a network.
+pub(crate) async fn answer(core: Rc<Core>, peer: Option<SocketAddr>, request: Request<Incoming>) -> Answer {
+    match route(core, peer, request).await {
         Ok(answer) => answer,
         Err(error) => error.answer(),
     }
@@ -80,7 +81,11 @@ impl Page {
     }
 }
 
-async fn route(core: Rc<Core>, request: Request<Incoming>) -> Result<Answer, HttpError> {
+async fn route(
+    core: Rc<Core>,
+    peer: Option<SocketAddr>,
+    request: Request<Incoming>,
+) -> Result<Answer, HttpError> {
     let path = request.uri().path();
     if path == "/json" && core.node.stand_in.is_some() && core.node.decides {
         return Box::pin(decide_json(&core, request)).await;
@@ -102,10 +107,10 @@ async fn route(core: Rc<Core>, request: Request<Incoming>) -> Result<Answer, Htt
         Page::Decide(verb) => check::answer(&core, *verb, request).await,
         // Whatever is not a decision has a place of its own: decisions do not carry it along.
         Page::Inspect => Box::pin(counters::inspect(&core, request)).await,
-        Page::Reset => Box::pin(counters::reset(&core, request)).await,
+        Page::Reset => Box::pin(counters::reset(&core, peer, request)).await,
         Page::Counter { reset } => {
             let key = path.rsplit('/').next().unwrap_or_default();
-            Box::pin(counters::by_key(&core, &request, key, *reset)).await
+            Box::pin(counters::by_key(&core, peer, &request, key, *reset)).await
         }
         Page::Top => Box::pin(look::top(&core, request.uri().query())).await,
         Page::Live => Ok(text(200, "ok\n".into())),
@@ -246,7 +251,7 @@ mod tests {
     /// It is moved into its connection as a whole, for each request.
     #[test]
     fn what_a_request_waits_with_takes_little_room() {
-        fn bytes<A, B, Waits: Future>(_: fn(A, B) -> Waits) -> usize {
+        fn bytes<A, B, C, Waits: Future>(_: fn(A, B, C) -> Waits) -> usize {
             size_of::<Waits>()
         }
         let waits = bytes(answer);

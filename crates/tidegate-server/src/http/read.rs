@@ -21,10 +21,24 @@ pub(super) async fn read(body: Incoming) -> Result<Bytes, HttpError> {
     if body.size_hint().lower() > BODY_BYTES_MAX as u64 {
         return Err(too_large());
     }
-    match timeout(BODY_MAX, Limited::new(body, BODY_BYTES_MAX).collect()).await {
+    match timeout(BODY_MAX, whole(Limited::new(body, BODY_BYTES_MAX))).await {
         Err(_) => Err(HttpError::too_slow()),
-        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Ok(body)) => Ok(body),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
         Ok(Err(error)) => Err(HttpError::invalid(format!("the body cannot be read: {error}"))),
     }
+}
+
+/// All of a body. One that comes in one piece, as most do, is not copied.
+async fn whole(mut body: Limited<Incoming>) -> Result<Bytes, Box<dyn std::error::Error + Send + Sync>> {
+    let (mut first, mut rest) = (Bytes::new(), Vec::new());
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame?.into_data() else { continue };
+        if first.is_empty() {
+            first = data;
+        } else {
+            rest.extend_from_slice(&data);
+        }
+    }
+    Ok(if rest.is_empty() { first } else { [&first, &rest[..]].concat().into() })
 }

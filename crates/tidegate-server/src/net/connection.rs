@@ -63,10 +63,6 @@ impl Lifetime {
     }
 }
 
-/// Who sent a request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Peer(pub SocketAddr);
-
 /// Answers requests, on one thread.
 pub trait Serve {
     /// What the answers are made of.
@@ -74,10 +70,11 @@ pub trait Serve {
     /// Who answers calls of gRPC on one connection.
     type Talk: Converse;
 
-    /// Answers one request over HTTP/1.1.
+    /// Answers one request over HTTP/1.1, of somebody at this address if it came over a network.
     fn answer(
         self: Rc<Self>,
         protocol: Protocol,
+        peer: Option<SocketAddr>,
         request: Request<Incoming>,
     ) -> impl Future<Output = Response<Self::Body>>;
 
@@ -123,14 +120,9 @@ async fn converse<S: Serve + 'static>(
         let Some(talk) = serves.talk() else { return Err("nobody speaks gRPC here".into()) };
         return conversation::lead(talk, stream, lifetime, phase, &read).await;
     }
-    let service = service_fn(move |mut request: Request<Incoming>| {
-        if protocol == Protocol::Http
-            && let Some(peer) = peer
-        {
-            request.extensions_mut().insert(Peer(peer));
-        }
+    let service = service_fn(move |request: Request<Incoming>| {
         let serves = serves.clone();
-        async move { Ok::<_, Infallible>(serves.answer(protocol, request).await) }
+        async move { Ok::<_, Infallible>(serves.answer(protocol, peer, request).await) }
     });
     let mut builder = http1::Builder::new();
     builder

@@ -10,7 +10,7 @@ mod counted; // how much a connection has said
 mod places; // how many connections there may be
 
 pub use accept::Entrance;
-pub use connection::{Lifetime, Peer, Protocol, Serve};
+pub use connection::{Lifetime, Protocol, Serve};
 pub use conversation::{Converse, Line, Nobody};
 pub use cores::{Cores, Phase};
 pub use listen::{Listener, listen};

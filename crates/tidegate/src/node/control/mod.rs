@@ -29,7 +29,7 @@ use tidegate_control::{AuditSink, ControlStore, Error, Follow, LastGood, Options
 use tidegate_core::Quotas;
 use tidegate_counters::Store;
 use tidegate_server::rls::Beside;
-use tidegate_server::{ControlStatus, Cores, Ledger, Nobody, Node, Peer, Protocol, Reset, Serve};
+use tidegate_server::{ControlStatus, Cores, Ledger, Nobody, Node, Protocol, Reset, Serve};
 use tidegate_telemetry::Metrics;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
@@ -348,13 +348,18 @@ impl Serve for Serving {
         None
     }
 
-    async fn answer(self: Rc<Self>, _protocol: Protocol, request: Request<Incoming>) -> Response<Body> {
+    async fn answer(
+        self: Rc<Self>,
+        _protocol: Protocol,
+        peer: Option<SocketAddr>,
+        request: Request<Incoming>,
+    ) -> Response<Body> {
         let Some(router) = self.served.load_full() else {
             self.status.answered(StatusCode::SERVICE_UNAVAILABLE.as_u16());
             return unavailable();
         };
         let mut request = request.map(Body::new);
-        if let Some(Peer(peer)) = request.extensions().get::<Peer>().copied() {
+        if let Some(peer) = peer {
             request.extensions_mut().insert(api::Peer(peer.ip()));
         }
         let answered: Result<_, Infallible> = Router::clone(&router).call(request).await;
