@@ -11,13 +11,13 @@ use ipnet::IpNet;
 
 use crate::pattern::Pattern;
 use crate::plan::{Found, Known, own_limit};
-use crate::quota::{OtherName, granted};
+use crate::quota::{Agreed, OtherName};
 use crate::recorder::{Event, ExemptBy, How, Recorder, Waypoint};
 use crate::rule::{open_parts, rule_id};
 use crate::tier::TierRef;
 use crate::{
     Algorithm, Callers, Entry, Grant, GrantedBy, KeyParts, Limit, LimitError, OwnLimit, PathEntry, Plan,
-    Query, Rule, RuleDraft, RuleState, Secret, Tag, Terms, TierName,
+    Query, Rule, RuleDraft, RuleState, Secret, Tag, TierName,
 };
 
 /// How many levels a path may have.
@@ -129,7 +129,9 @@ pub struct Book {
     /// The names of tiers.
     tiers: HashSet<Arc<str>>,
     pub(crate) secret: Secret,
-    /// Does any rule know reservations?
+    /// Does any rule count places?
+    places: bool,
+    /// Does any know reservations?
     reservations: bool,
     /// Do its plans say what counters are kept near to?
     tags: bool,
@@ -297,6 +299,7 @@ impl Book {
             rules: Vec::new(),
             tiers: HashSet::new(),
             secret,
+            places: false,
             reservations: false,
             tags: false,
             reference_names: false,
@@ -310,6 +313,8 @@ impl Book {
                 book.domains.insert(domain.name.clone(), domain);
             }
         }
+        let mut limits = book.rules.iter().filter_map(|rule| rule.said.limit.as_ref());
+        book.places = limits.any(Limit::holds);
         book
     }
 
@@ -385,6 +390,11 @@ impl Book {
         &self.rules[from as usize..to as usize]
     }
 
+    /// Does any rule count places?
+    pub fn has_places(&self) -> bool {
+        self.places
+    }
+
     /// Does any rule know reservations?
     pub fn has_reservations(&self) -> bool {
         self.reservations
@@ -453,12 +463,14 @@ impl Book {
         }
         if let Some(callers) = callers {
             plan.recognise(domain, callers);
-            let terms = |known: &Known<'b>| known.by.terms(&plan.owns);
-            let is_free = |known: &&Known<'b>| terms(known).is_some_and(|terms| terms.whitelisted);
-            if let Some(known) = plan.callers.iter().find(is_free) {
-                let caller = query.entries[known.at].value;
-                plan.exempt = true;
-                return recorder.record(Event::DomainExempts(ExemptBy::Whitelist(caller)));
+            if plan.any_whitelisted {
+                let agreed = |known: &Known<'b>| known.by.agreed(&plan.owns);
+                let is_free = |known: &&Known<'b>| agreed(known).is_some_and(|one| one.terms.whitelisted);
+                if let Some(known) = plan.callers.iter().find(is_free) {
+                    let caller = query.entries[known.at].value;
+                    plan.exempt = true;
+                    return recorder.record(Event::DomainExempts(ExemptBy::Whitelist(caller)));
+                }
             }
         }
         for (at, descriptor) in query.descriptors.iter().enumerate() {
@@ -470,19 +482,22 @@ impl Book {
             }
             let entries = query.entries_of(descriptor);
             let mut seek = Seek { domain, entries, callers: None, caller: None, quota: None, name: None };
-            let number = callers.and_then(|_| plan.first_named(&descriptor.entries));
-            if let Some(known) = number.map(|number| &plan.callers[number]) {
+            let mut named = None;
+            if let Some(callers) = callers
+                && let Some(number) = plan.first_named(&descriptor.entries)
+            {
+                let known = &plan.callers[number];
                 seek.caller = Some(known.at - descriptor.entries.start);
-                seek.quota = known.by.terms(&plan.owns);
+                seek.quota = known.by.agreed(&plan.owns);
                 // Most have a tier that the rules know, and nothing else: then there is nothing to ask at each entry.
-                let own = seek.quota.is_some_and(|terms| !terms.overrides.is_empty());
-                seek.callers = callers.filter(|callers| own || callers.quotas.has_tiers());
+                let own = seek.quota.is_some_and(Agreed::has_overrides);
+                seek.callers = if own || callers.quotas.has_tiers() { Some(callers) } else { None };
+                let terms = seek.quota.map(|agreed| agreed.terms);
+                named = terms.filter(|terms| terms.has_names()).map(|terms| (number, terms));
             }
             self.find(&seek, found, &mut plan.found, recorder);
             // Under the other names that the caller has, where the request does not use them itself.
-            let Some((number, terms)) = number.zip(seek.quota.filter(|terms| terms.has_names())) else {
-                continue;
-            };
+            let Some((number, terms)) = named else { continue };
             for by in OtherName::ALL {
                 let is_unused = |name: &Entry<'_>| query.entries.iter().all(|entry| entry.key != name.key);
                 if let Some(name) = terms.name(by).filter(is_unused) {
@@ -510,7 +525,7 @@ impl Book {
     ) {
         let Seek { domain, entries, quota, .. } = *seek;
         let waypoint = |node: usize| Waypoint { book: self, node };
-        let kept = quota.and_then(|quota| quota.tier.as_ref()).map(TierName::look);
+        let kept = quota.and_then(|quota| quota.terms.tier.as_ref()).map(TierName::look);
         let tier = kept.or_else(|| domain.tier(entries).map(TierRef::new));
         let (mut at, mut lost) = (domain.top, None);
         let mut node = &self.nodes[at];
@@ -584,7 +599,15 @@ impl Book {
 }
 
 /// The rule whose limit a grant changes: the one for the same time, else the first that limits at all.
+#[inline]
 fn granting(rules: &[Rule], grant: Grant) -> Option<&Rule> {
+    if let [rule] = rules {
+        return rule.said.limit.is_some().then_some(rule); // Nearly always.
+    }
+    granting_of(rules, grant)
+}
+
+fn granting_of(rules: &[Rule], grant: Grant) -> Option<&Rule> {
     let limits = || rules.iter().filter(|rule| rule.said.limit.is_some());
     let same = |rule: &&Rule| {
         let limit = rule.said.limit.as_ref();
@@ -606,7 +629,7 @@ struct Seek<'s> {
     /// Which entry names the caller.
     caller: Option<usize>,
     /// What is kept about it.
-    quota: Option<&'s Terms>,
+    quota: Option<Agreed<'s>>,
     /// Another name of the caller, in the place of that entry.
     name: Option<Entry<'s>>,
 }
@@ -617,9 +640,13 @@ impl Seek<'_> {
     #[inline]
     fn granted(&self, place: usize, tier: Option<&str>) -> Option<(Grant, GrantedBy)> {
         let (callers, caller) = (self.callers?, self.caller.filter(|_| self.name.is_none())?);
+        let at_caller = self.quota.filter(|_| place == caller).and_then(Agreed::granted_itself);
+        if let Some(grant) = at_caller {
+            return Some((grant, GrantedBy::Override)); // As nearly all overrides are.
+        }
         let below = self.entries.get(caller + 1..=place)?;
         let walked = || self.domain.walked(below);
-        let own = self.quota.and_then(|quota| granted(&quota.overrides, walked(), callers.now));
+        let own = self.quota.and_then(|quota| quota.granted(walked(), callers.now));
         let of_tier = || tier.and_then(|tier| callers.quotas.of_tier(tier, walked(), callers.now));
         own.map(|grant| (grant, GrantedBy::Override)).or_else(|| Some((of_tier()?, GrantedBy::Tier)))
     }
@@ -687,6 +714,23 @@ impl Domain {
     /// The key of the entry that names the caller.
     pub fn quota_key(&self) -> &str {
         &self.quota_key
+    }
+
+    /// Is this the key of the entry that names the caller? It is asked of every entry, and to call somebody who compares takes longer than
+    /// to compare what is as short as keys are.
+    #[inline]
+    pub(crate) fn is_quota_key(&self, key: &str) -> bool {
+        const SHORT: usize = 8;
+        let (one, other) = (key.as_bytes(), self.quota_key.as_bytes());
+        let ends = |text: &'_ [u8]| -> Option<[u32; 2]> {
+            let (first, last) = (text.first_chunk()?, text.last_chunk()?);
+            Some([first, last].map(|four| u32::from_ne_bytes(*four)))
+        };
+        one.len() == other.len()
+            && match (ends(one), ends(other)) {
+                (Some(one_ends), Some(other_ends)) if one.len() <= SHORT => one_ends == other_ends,
+                _ => one == other,
+            }
     }
 
     /// Does an entry `tier` say the caller's tier? Else it is an entry like others.

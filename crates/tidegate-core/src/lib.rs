@@ -75,8 +75,8 @@ pub use plan::{Fate, Found, GrantedBy, Plan, Planned};
 pub use portable::{FORMS, Form, PORTABLE_VERSION, PortableError};
 pub use query::{Descriptor, Entry, OwnLimit, Query};
 pub use quota::{
-    ADDRESS_OF_CALLER, AddressError, Below, Callers, Grant, Kept, Override, Overrides, Quota, QuotaMore,
-    QuotaUnit, Quotas, Terms, Tier, override_address,
+    ADDRESS_OF_CALLER, AddressError, Below, Callers, Grant, Kept, Override, Quota, QuotaMore, QuotaUnit,
+    Quotas, Terms, Tier, override_address,
 };
 pub use recorder::{Event, ExemptBy, How, Recorder, Waypoint};
 pub use reserved::{RESERVATION_COUNTERS_MAX, RESERVATION_DIGITS, Reserved};

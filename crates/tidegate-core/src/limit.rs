@@ -337,6 +337,19 @@ impl Limit {
         smaller.map_or_else(|_| self.clone(), |smaller| Self { charge: self.charge, ..smaller })
     }
 
+    /// The same limit with a grant's amount, if that is all that a grant changes; it counts like this one then. What nearly all grants of
+    /// the default algorithm are: nothing that was worked out depends on the amount.
+    #[inline]
+    pub(crate) fn granting_amount(&self, grant: Grant) -> Option<Self> {
+        let Kind::Cells(law) = &self.kind else { return None };
+        if law.window_us() != grant.unit.window().get() {
+            return None;
+        }
+        let kind = Kind::Cells(CellLog { amount: grant.amount, ..*law });
+        let Self { algorithm, charge, class, .. } = *self;
+        Some(Self { algorithm, charge, class, capacity: grant.amount, kind })
+    }
+
     /// The limit that counts like this one, with a grant's numbers in the place of its own. A bucket's burst stays as many seconds of its
     /// rate, and is the whole amount where it was that; places have no window and are never more than there may be; a calendar goes on by
     /// days, weeks and months. Numbers that the algorithm cannot count are counted by the default one.
@@ -624,5 +637,40 @@ impl fmt::Display for Limit {
             }
         }
         if self.charge == Charge::Always { out.write_str(" charge=always") } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::QuotaUnit;
+
+    use super::*;
+
+    #[test]
+    fn a_grant_that_changes_the_amount_alone_makes_the_limit_that_it_would_make_anyway()
+    -> Result<(), LimitError> {
+        let mut short_cuts = 0;
+        for unit in QuotaUnit::ALL {
+            for window in [Micros::from_secs(1), unit.window()] {
+                let same = [
+                    Limit::sliding_window(7, window)?,
+                    Limit::sliding_window_strict(7, window)?,
+                    Limit::sliding_window(7, window)?.charging(Charge::Always)?,
+                    Limit::fixed_window(7, window)?,
+                    Limit::token_bucket(7, window, None)?,
+                ];
+                for (limit, amount) in
+                    same.iter().flat_map(|limit| [0, 1, u32::MAX].map(|amount| (limit, amount)))
+                {
+                    let grant = Grant { amount, unit };
+                    let Some(short_cut) = limit.granting_amount(grant) else { continue };
+                    short_cuts += 1;
+                    assert_eq!(short_cut, limit.granting(grant)?, "{limit:?} {grant:?}");
+                    assert!(short_cut.counts_like(limit), "{limit:?} {grant:?}");
+                }
+            }
+        }
+        assert_eq!(short_cuts, 3 * 3 * (QuotaUnit::ALL.len() + 1), "three kinds and amounts, a second twice");
+        Ok(())
     }
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use crate::book::{Book, Domain, Matching};
 use crate::own::Own;
-use crate::quota::{Entered, NOBODY, OtherName};
+use crate::quota::{Agreed, Entered, NOBODY, OtherName};
 use crate::{
     Algorithm, Ask, Callers, Charge, Descriptor, Entry, Grant, Kept, Key, LOG_AMOUNT_MAX, Limit, LimitError,
-    OwnLimit, PathEntry, Query, Role, Rule, RuleDraft, Tag, Terms,
+    OwnLimit, PathEntry, Query, Role, Rule, RuleDraft, Tag,
 };
 
 /// A rule, or a limit of the request's own, that a descriptor found, and what became of it.
@@ -117,7 +117,7 @@ pub(crate) enum KnownBy<'b> {
     /// Nothing, in this domain.
     Nothing,
     /// What others have too.
-    Shared(&'b Terms),
+    Shared(Agreed<'b>),
     /// What it has for itself, under this number, and nobody has looked there yet.
     OwnAt(u32),
     /// The same, found: which of those that the plan keeps.
@@ -127,14 +127,14 @@ pub(crate) enum KnownBy<'b> {
 impl KnownBy<'_> {
     /// What that is, by what the plan keeps.
     #[inline]
-    pub(crate) fn terms<'p>(&self, owns: &'p [Arc<Own>]) -> Option<&'p Terms>
+    pub(crate) fn agreed<'p>(&self, owns: &'p [Arc<Own>]) -> Option<Agreed<'p>>
     where
         Self: 'p,
     {
         match *self {
             Self::Nothing | Self::OwnAt(_) => None,
-            Self::Shared(terms) => Some(terms),
-            Self::Own(at) => owns.get(at).map(|own| &own.terms),
+            Self::Shared(agreed) => Some(agreed),
+            Self::Own(at) => owns.get(at).map(|own| Agreed::by(&own.terms)),
         }
     }
 }
@@ -161,6 +161,8 @@ pub struct Plan<'b> {
     /// The entries that name callers, in their order.
     pub(crate) callers: Vec<Known<'b>>,
     looked_up: LookedUp,
+    /// Is any of them not limited at all?
+    pub(crate) any_whitelisted: bool,
     /// What those of them have for themselves who have any.
     pub(crate) owns: Vec<Arc<Own>>,
     /// Limits that the request brought, or that its caller was granted.
@@ -190,6 +192,7 @@ impl<'b> Plan<'b> {
             takes,
             callers,
             looked_up: LookedUp::Not,
+            any_whitelisted: false,
             owns,
             own,
             names,
@@ -204,6 +207,7 @@ impl<'b> Plan<'b> {
         self.takes.clear();
         self.callers.clear();
         self.looked_up = LookedUp::Not;
+        self.any_whitelisted = false;
         self.names.clear();
         // What has to be dropped is asked about first: there is hardly ever any.
         if !self.owns.is_empty() {
@@ -218,7 +222,7 @@ impl<'b> Plan<'b> {
     #[inline]
     pub(crate) fn name_callers(&mut self, domain: &Domain, query: &Query<'_>, callers: &Callers<'b>) {
         for (at, entry) in query.entries.iter().enumerate() {
-            if *entry.key == *domain.quota_key() {
+            if domain.is_quota_key(entry.key) {
                 // Nearly always all descriptors speak of one.
                 let again = self.callers.last().filter(|last| query.entries[last.at].value == entry.value);
                 let hash = again.map(|last| last.hash).unwrap_or_else(|| {
@@ -243,12 +247,15 @@ impl<'b> Plan<'b> {
             if known.hash != hash {
                 hash = known.hash;
                 by = match callers.entered(hash) {
-                    Entered::Shared(terms) if terms.is_of(domain) => KnownBy::Shared(terms),
-                    Entered::Nothing | Entered::Shared(_) => KnownBy::Nothing,
-                    Entered::Own(number) => {
+                    Some(Entered::Shared(agreed)) if agreed.terms.is_of(domain) => {
+                        self.any_whitelisted |= agreed.terms.whitelisted;
+                        KnownBy::Shared(agreed)
+                    }
+                    Some(Entered::Own(number)) => {
                         self.looked_up = LookedUp::AllButOwn;
                         KnownBy::OwnAt(number)
                     }
+                    _ => KnownBy::Nothing,
                 };
             }
             known.by = by;
@@ -284,9 +291,11 @@ impl<'b> Plan<'b> {
             let KnownBy::OwnAt(number) = known.by else { continue };
             if known.hash != hash {
                 hash = known.hash;
-                by = match callers.own(hash, number).filter(|terms| terms.is_of(domain)) {
+                let kept = callers.own(hash, number).filter(|terms| terms.is_of(domain));
+                self.any_whitelisted |= kept.as_ref().is_some_and(|terms| terms.whitelisted);
+                by = match kept {
                     None => KnownBy::Nothing,
-                    Some(Kept::Shared(terms)) => KnownBy::Shared(terms),
+                    Some(Kept::Shared(terms, grant)) => KnownBy::Shared(Agreed { terms, grant }),
                     Some(Kept::Own(own)) => {
                         self.owns.push(own);
                         KnownBy::Own(self.owns.len() - 1)
@@ -303,7 +312,7 @@ impl<'b> Plan<'b> {
     fn kept(&self, number: usize) -> Option<Kept<'b>> {
         match self.callers.get(number)?.by {
             KnownBy::Nothing | KnownBy::OwnAt(_) => None,
-            KnownBy::Shared(terms) => Some(Kept::Shared(terms)),
+            KnownBy::Shared(Agreed { terms, grant }) => Some(Kept::Shared(terms, grant)),
             KnownBy::Own(at) => self.owns.get(at).cloned().map(Kept::Own),
         }
     }
@@ -311,7 +320,13 @@ impl<'b> Plan<'b> {
     /// The number of the first of these entries of the request that names a caller.
     #[inline]
     pub(crate) fn first_named(&self, entries: &Range<usize>) -> Option<usize> {
-        let first = self.callers.partition_point(|known| known.at < entries.start);
+        // Nearly always it is the first of all.
+        let is_before = |known: &Known<'_>| known.at < entries.start;
+        let first = if self.callers.first().is_some_and(is_before) {
+            self.callers.partition_point(is_before)
+        } else {
+            0
+        };
         Some(first).filter(|first| self.callers.get(*first).is_some_and(|known| known.at < entries.end))
     }
 
@@ -450,10 +465,18 @@ impl<'b> Plan<'b> {
 
     #[inline(always)]
     fn ask_rule(&mut self, book: &'b Book, rule: &'b Rule, limit: &'b Limit, request: &Request<'_>) -> Fate {
-        let granted = request.granted.and_then(|grant| limit.granting(grant).ok());
-        let (mut parts, mut tag) = (rule.start, None);
-        if let Some(other) = granted.as_ref().filter(|other| !other.counts_like(limit)) {
-            parts = other.shape(book.secret.start().part(rule.domain.as_bytes()).part(rule.id.as_bytes()));
+        let (mut parts, mut tag, mut granted) = (rule.start, None, None);
+        if let Some(grant) = request.granted {
+            granted = limit.granting_amount(grant);
+            if granted.is_none()
+                && let Ok(other) = limit.granting(grant)
+            {
+                if !other.counts_like(limit) {
+                    let start = book.secret.start().part(rule.domain.as_bytes()).part(rule.id.as_bytes());
+                    parts = other.shape(start);
+                }
+                granted = Some(other);
+            }
         }
         let mut open = rule.open;
         let mut walked = request.walked();

@@ -9,6 +9,7 @@
 //! 64 bits of a hash stand for a name. That any of a million unknown names is taken for one of a million known ones has a probability of
 //! one in eighteen million, and nobody outside can look for it: the hash is keyed, anew by each process.
 
+use std::borrow::Cow;
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -113,13 +114,16 @@ impl Override {
         Self { below, grant, from: Micros::new(0), until: Micros::MAX }
     }
 
-    /// Is it about what these entries lead to below the caller's?
-    fn is_at<'q>(&self, walked: impl Iterator<Item = &'q Entry<'q>>) -> bool {
-        self.below
-            .iter()
-            .map(|(key, value)| (&**key, &**value))
-            .eq(walked.map(|entry| (entry.key, entry.value)))
+    /// Does it hold whenever it is asked about?
+    fn holds_always(&self) -> bool {
+        self.from == Micros::new(0) && self.until == Micros::MAX
     }
+}
+
+/// Is an address that of what these entries lead to below the caller's?
+#[inline]
+fn is_at<'q>(below: &Below, walked: impl Iterator<Item = &'q Entry<'q>>) -> bool {
+    below.iter().map(|(key, value)| (&**key, &**value)).eq(walked.map(|entry| (entry.key, entry.value)))
 }
 
 /// The address of an override, from its text: `default`, or `key:value` for each entry below the caller's, joined by `|` and split at the
@@ -192,23 +196,27 @@ pub struct QuotaMore {
     pub client: Option<Box<str>>,
 }
 
-/// What is kept about a caller besides its name. Most have a tier and nothing else, and all of one tier share this.
+/// What is kept about a caller besides its name. Most have a tier and nothing else, or one limit of their own besides; all who differ in no
+/// more than how much that limit is share this.
 #[derive(Debug)]
 pub struct Terms {
     /// Its tier.
     pub tier: Option<TierName>,
-    /// Its own limits.
-    pub overrides: Overrides,
+    pub(crate) overrides: Overrides,
     pub(crate) whitelisted: bool,
     more: Option<Box<QuotaMore>>,
 }
 
-/// The limits of one caller. Who has any mostly has one: that stands where its caller's terms do, and not one wait further.
+/// The limits that callers have for themselves.
 #[derive(Debug)]
-pub enum Overrides {
-    /// One.
+pub(crate) enum Overrides {
+    /// None.
+    None,
+    /// Each caller one, at this address, always. How much is kept beside who they are.
+    Each(Below),
+    /// One. It stands where its caller's terms do, and not one wait further.
     One(Override),
-    /// None, or several.
+    /// Several.
     Several(Box<[Override]>),
 }
 
@@ -216,19 +224,61 @@ impl From<Box<[Override]>> for Overrides {
     fn from(all: Box<[Override]>) -> Self {
         match <[Override; 1]>::try_from(Vec::from(all)) {
             Ok([one]) => Self::One(one),
+            Err(none) if none.is_empty() => Self::None,
             Err(several) => Self::Several(several.into()),
         }
     }
 }
 
-impl Deref for Overrides {
-    type Target = [Override];
-
-    #[inline]
-    fn deref(&self) -> &[Override] {
+impl Overrides {
+    /// Those that stand here.
+    fn here(&self) -> &[Override] {
         match self {
+            Self::None | Self::Each(_) => &[],
             Self::One(one) => std::slice::from_ref(one),
             Self::Several(several) => several,
+        }
+    }
+}
+
+/// What is agreed with a caller: its terms, and how much the one limit is that is its own, if that is all that it has for itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Agreed<'t> {
+    pub(crate) terms: &'t Terms,
+    pub(crate) grant: Option<Grant>,
+}
+
+impl<'t> Agreed<'t> {
+    /// Terms in which all is said.
+    pub(crate) fn by(terms: &'t Terms) -> Self {
+        Self { terms, grant: None }
+    }
+
+    /// Has it any limit of its own?
+    #[inline]
+    pub(crate) fn has_overrides(self) -> bool {
+        !matches!(self.terms.overrides, Overrides::None)
+    }
+
+    /// What it has for itself where the entries end with its own, if that is all that it has.
+    #[inline]
+    pub(crate) fn granted_itself(self) -> Option<Grant> {
+        match &self.terms.overrides {
+            Overrides::Each(below) if below.is_empty() => self.grant,
+            _ => None,
+        }
+    }
+
+    /// What it has for itself at the end of these entries, which follow its own.
+    #[inline(never)]
+    pub(crate) fn granted<'q>(
+        self,
+        walked: impl Iterator<Item = &'q Entry<'q>> + Clone,
+        now: Micros,
+    ) -> Option<Grant> {
+        match &self.terms.overrides {
+            Overrides::Each(below) => self.grant.filter(|_| is_at(below, walked)),
+            overrides => granted(overrides.here(), walked, now),
         }
     }
 }
@@ -238,7 +288,7 @@ impl Terms {
     fn bytes(&self) -> usize {
         const COUNTS: usize = 2 * size_of::<usize>(); // Of an `Arc`.
         let text = |text: &str| allocated(text.len());
-        let overrides = self.overrides.iter().map(|one| {
+        let overrides = self.overrides.here().iter().map(|one| {
             let levels = one.below.iter().map(|(key, value)| text(key) + text(value));
             allocated(size_of_val(&*one.below)) + levels.sum::<usize>()
         });
@@ -248,7 +298,7 @@ impl Terms {
         });
         let own = allocated(COUNTS + size_of::<Own>()) + more;
         let apart = match &self.overrides {
-            Overrides::One(_) => 0,
+            Overrides::None | Overrides::Each(_) | Overrides::One(_) => 0,
             Overrides::Several(several) => allocated(size_of_val(&**several)),
         };
         own + apart + overrides.sum::<usize>()
@@ -302,17 +352,29 @@ pub(crate) fn granted<'q>(
     walked: impl Iterator<Item = &'q Entry<'q>> + Clone,
     now: Micros,
 ) -> Option<Grant> {
-    let holds = |one: &&Override| one.from <= now && now < one.until && one.is_at(walked.clone());
+    let holds = |one: &&Override| one.from <= now && now < one.until && is_at(&one.below, walked.clone());
     overrides.iter().find(holds).map(|one| one.grant)
 }
 
 /// What is kept about a caller besides its name, in the hand of somebody who looks at it.
 #[derive(Clone, Debug)]
 pub enum Kept<'q> {
-    /// What others have too.
-    Shared(&'q Terms),
+    /// What others have too, and how much the one limit is that is its own, if it has one.
+    Shared(&'q Terms, Option<Grant>),
     /// What nobody else has.
     Own(Arc<Own>),
+}
+
+impl Kept<'_> {
+    /// The caller's own limits.
+    pub fn overrides(&self) -> Cow<'_, [Override]> {
+        match (self, &self.overrides) {
+            (Self::Shared(_, Some(grant)), Overrides::Each(below)) => {
+                vec![Override::new(below.clone(), *grant)].into()
+            }
+            (_, overrides) => overrides.here().into(),
+        }
+    }
 }
 
 impl Deref for Kept<'_> {
@@ -321,7 +383,7 @@ impl Deref for Kept<'_> {
     #[inline]
     fn deref(&self) -> &Terms {
         match self {
-            Self::Shared(terms) => terms,
+            Self::Shared(terms, _) => terms,
             Self::Own(own) => &own.terms,
         }
     }
@@ -358,11 +420,12 @@ struct Changing {
     numbers: Numbers,
 }
 
-/// What callers share who have nothing but a tier, each by a number that it keeps for ever: whoever has the number needs no lock. So there
-/// is a bound on how many there may be, far above what anybody sells; who comes later has it for itself.
+/// What callers share who have nothing but a tier, or a limit of their own at the same address besides; each by a number that it keeps for
+/// ever: whoever has the number needs no lock. So there is a bound on how many there may be, far above what anybody sells; who comes later
+/// has it for itself.
 #[derive(Debug)]
 struct Shared {
-    numbers: Mutex<HashMap<Plain, u16>>,
+    numbers: Mutex<HashMap<Alike, u16>>,
     /// In parts that are made when they are needed.
     parts: [OnceLock<Box<[OnceLock<Terms>]>>; SHARED_PARTS],
 }
@@ -370,8 +433,14 @@ struct Shared {
 const SHARED_PARTS: usize = 256;
 const SHARED_PART: usize = 256;
 
-/// A tier, and whether its caller is not limited at all.
-type Plain = (Option<Arc<str>>, bool);
+/// What callers have in common who share their terms.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Alike {
+    tier: Option<Arc<str>>,
+    whitelisted: bool,
+    /// Where each has a limit of its own.
+    own_at: Option<Below>,
+}
 
 impl Default for Shared {
     fn default() -> Self {
@@ -380,20 +449,20 @@ impl Default for Shared {
 }
 
 impl Shared {
-    /// The number of what callers share who have this tier and nothing else; none if there are too many.
-    fn number(&self, tier: &Option<Arc<str>>, whitelisted: bool) -> Option<u16> {
+    /// The number of what callers share who have this in common; none if there are too many.
+    fn number(&self, alike: Alike) -> Option<u16> {
         let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (tier.clone(), whitelisted);
-        if let Some(number) = numbers.get(&key) {
+        if let Some(number) = numbers.get(&alike) {
             return Some(*number);
         }
         let number = u16::try_from(numbers.len()).ok()?;
         let part = self.parts[usize::from(number) / SHARED_PART]
             .get_or_init(|| (0..SHARED_PART).map(|_| OnceLock::new()).collect());
-        let overrides = Overrides::Several(Box::default());
-        let terms = Terms { tier: tier.clone().map(TierName::new), overrides, whitelisted, more: None };
+        let Alike { tier, whitelisted, own_at } = alike.clone();
+        let overrides = own_at.map_or(Overrides::None, Overrides::Each);
+        let terms = Terms { tier: tier.map(TierName::new), overrides, whitelisted, more: None };
         part[usize::from(number) % SHARED_PART].get_or_init(|| terms);
-        numbers.insert(key, number);
+        numbers.insert(alike, number);
         Some(number)
     }
 
@@ -482,7 +551,9 @@ impl Quotas {
     fn at_entry(&self, hash: u64, mut entry: roll::Entry) -> Option<Kept<'_>> {
         loop {
             match entry {
-                roll::Entry::Shared(number) => return self.shared.get(number).map(Kept::Shared),
+                roll::Entry::Shared(number, grant) => {
+                    return self.shared.get(number).map(|terms| Kept::Shared(terms, grant));
+                }
                 roll::Entry::Own(number) => {
                     if let Some(own) = self.owns.get(number, hash) {
                         return Some(Kept::Own(own));
@@ -498,12 +569,18 @@ impl Quotas {
     pub fn put(&self, quota: Quota) {
         let Quota { caller, tier, overrides, whitelisted, more } = quota;
         let hash = self.hash(&caller);
-        let is_plain = overrides.is_empty() && more.is_none();
-        let shared = if is_plain { self.shared.number(&tier, whitelisted) } else { None };
+        let alike = |own_at| Alike { tier: tier.clone(), whitelisted, own_at };
+        let shared = match (&*overrides, &more) {
+            ([], None) => self.shared.number(alike(None)).map(|number| (number, None)),
+            ([one], None) if one.holds_always() => {
+                self.shared.number(alike(Some(one.below.clone()))).map(|number| (number, Some(one.grant)))
+            }
+            _ => None,
+        };
         let mut changing = self.change();
         let before = self.roll.load().get(hash);
         let entry = match (shared, before) {
-            (Some(number), _) => roll::Entry::Shared(number),
+            (Some((number, grant)), _) => roll::Entry::Shared(number, grant),
             (None, Some(own @ roll::Entry::Own(_))) => own,
             (None, _) => roll::Entry::Own(changing.numbers.take()),
         };
@@ -634,15 +711,15 @@ impl<'k> Callers<'k> {
 
     /// What is entered for a caller. If it has something for itself, the way there is asked for.
     #[inline]
-    pub(crate) fn entered(&self, hash: u64) -> Entered<'k> {
-        match self.roll.get(hash) {
-            None => Entered::Nothing,
-            Some(roll::Entry::Shared(number)) => {
-                self.quotas.shared.get(number).map_or(Entered::Nothing, Entered::Shared)
+    pub(crate) fn entered(&self, hash: u64) -> Option<Entered<'k>> {
+        match self.roll.get(hash)? {
+            roll::Entry::Shared(number, grant) => {
+                let terms = self.quotas.shared.get(number)?;
+                Some(Entered::Shared(Agreed { terms, grant }))
             }
-            Some(roll::Entry::Own(number)) => {
+            roll::Entry::Own(number) => {
                 self.quotas.owns.bring_slot_near(number);
-                Entered::Own(number)
+                Some(Entered::Own(number))
             }
         }
     }
@@ -664,10 +741,8 @@ pub(crate) const NOBODY: u64 = 0;
 
 /// What is entered for a caller.
 pub(crate) enum Entered<'k> {
-    /// Nothing.
-    Nothing,
     /// What others have too.
-    Shared(&'k Terms),
+    Shared(Agreed<'k>),
     /// Something that nobody else has, under this number.
     Own(u32),
 }
@@ -675,6 +750,12 @@ pub(crate) enum Entered<'k> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A limit that callers have for themselves alone, because it does not hold always.
+    fn for_a_time(amount: u32) -> Override {
+        let own = Override::new(Box::new([]), Grant { amount, unit: QuotaUnit::Day });
+        Override { until: Micros::new(Micros::MAX.get() - 1), ..own }
+    }
 
     fn quota(caller: &str, tier: &str) -> Quota {
         Quota { caller: caller.into(), tier: Some(tier.into()), ..Quota::default() }
@@ -735,18 +816,16 @@ mod tests {
         }
         assert_eq!(own_bytes(&quotas), 0, "all of it is shared");
         assert!(quotas.bytes() > tables + 16_000, "{} and {tables}", quotas.bytes());
-        let own = Override::new(Box::new([]), Grant { amount: 1, unit: QuotaUnit::Day });
-        quotas.put(Quota { overrides: [own.clone()].into(), ..quota("somebody", "pro") });
+        quotas.put(Quota { overrides: [for_a_time(1)].into(), ..quota("somebody", "pro") });
         let with_one = own_bytes(&quotas);
         assert!(with_one >= size_of::<Terms>(), "{with_one}");
-        quotas.put(Quota { overrides: vec![own; 4].into(), ..quota("somebody", "pro") });
+        quotas.put(Quota { overrides: vec![for_a_time(1); 4].into(), ..quota("somebody", "pro") });
         let with_four = own_bytes(&quotas);
         assert!(with_four >= with_one + 4 * size_of::<Override>(), "{with_one} {with_four}");
         quotas.put(quota("somebody", "pro"));
         assert_eq!(own_bytes(&quotas), 0, "written again");
-        let own = Override::new(Box::new([]), Grant { amount: 1, unit: QuotaUnit::Day });
-        quotas.put(Quota { overrides: [own.clone()].into(), ..quota("third", "pro") });
-        quotas.put(Quota { overrides: [own].into(), ..quota("fourth", "pro") });
+        quotas.put(Quota { overrides: [for_a_time(1)].into(), ..quota("third", "pro") });
+        quotas.put(Quota { overrides: [for_a_time(1)].into(), ..quota("fourth", "pro") });
         quotas.remove("third");
         quotas.begin();
         quotas.end();
@@ -756,15 +835,46 @@ mod tests {
     #[test]
     fn callers_of_a_tier_share_what_is_kept() {
         let quotas = Quotas::default();
-        let own = Override::new(Box::new([]), Grant { amount: 1, unit: QuotaUnit::Day });
         quotas.put(quota("a", "pro"));
         quotas.put(quota("b", "pro"));
         quotas.put(Quota { whitelisted: true, ..quota("white", "pro") });
-        quotas.put(Quota { overrides: [own].into(), ..quota("own", "pro") });
+        quotas.put(Quota { overrides: [for_a_time(1)].into(), ..quota("own", "pro") });
         let of = |caller| quotas.of(caller).expect("a record");
-        assert!(matches!((of("a"), of("b")), (Kept::Shared(a), Kept::Shared(b)) if std::ptr::eq(a, b)));
+        assert!(std::ptr::eq(&*of("a"), &*of("b")));
         assert!(of("white").whitelisted && !of("a").whitelisted);
-        assert!(of("own").overrides.len() == 1 && of("a").overrides.is_empty());
+        assert!(of("own").overrides().len() == 1 && of("a").overrides().is_empty());
+    }
+
+    #[test]
+    fn callers_whose_own_limits_differ_in_how_much_share_the_rest() {
+        let quotas = Quotas::default();
+        let addresses = ["default", "endpoint:a", "endpoint:a|method:b"];
+        let own = |number: usize| {
+            let unit = QuotaUnit::ALL[number % QuotaUnit::ALL.len()];
+            let below = override_address(addresses[number % addresses.len()]).expect("an address");
+            Override::new(below, Grant { amount: u32::MAX - number as u32, unit })
+        };
+        let put = |number: usize| {
+            quotas.put(Quota { overrides: [own(number)].into(), ..quota(&number.to_string(), "pro") });
+        };
+        (0..1_000).for_each(put);
+        assert_eq!(quotas.bytes.load(Ordering::Relaxed), 0, "all of it is shared");
+        let of = |number: usize| quotas.of(&number.to_string()).expect("a record");
+        for number in 0..1_000 {
+            assert_eq!(*of(number).overrides(), [own(number)], "{number}");
+        }
+        let is_same = |one, other| std::ptr::eq::<Terms>(&*of(one), &*of(other));
+        assert!(is_same(0, addresses.len()) && !is_same(0, 1));
+        for [from, until] in [[1, u64::MAX], [0, Micros::MAX.get() - 1]].map(|times| times.map(Micros::new)) {
+            let timed = Override { from, until, ..own(7) };
+            quotas.put(Quota { overrides: [timed.clone()].into(), ..quota("7", "pro") });
+            assert_eq!(*of(7).overrides(), [timed], "it does not hold always");
+        }
+        quotas.put(Quota { overrides: [own(7), own(8)].into(), ..quota("7", "pro") });
+        assert_eq!(*of(7).overrides(), [own(7), own(8)]);
+        put(7);
+        assert_eq!((*of(7).overrides()).len(), 1);
+        assert_eq!(quotas.bytes.load(Ordering::Relaxed), 0, "it shares again");
     }
 
     #[test]
@@ -778,24 +888,24 @@ mod tests {
             let kept = quotas.of(&number.to_string()).expect("a record");
             assert_eq!(kept.tier.as_deref(), Some(&*number.to_string()));
             let is_shared = number < SHARED_PARTS * SHARED_PART;
-            assert_eq!(matches!(kept, Kept::Shared(_)), is_shared, "{number}");
+            assert_eq!(matches!(kept, Kept::Shared(..)), is_shared, "{number}");
         }
     }
 
     #[test]
     fn who_is_overtaken_finds_nobody_else_s_limits() {
         let quotas = Quotas::default();
-        let own = |amount| [Override::new(Box::new([]), Grant { amount, unit: QuotaUnit::Day })].into();
+        let own = |amount| [for_a_time(amount)].into();
         quotas.put(Quota { overrides: own(1), ..quota("a", "free") });
         let callers = quotas.at(Micros::new(0)).expect("somebody is kept");
         let hash = callers.hash("a");
-        let Entered::Own(number) = callers.entered(hash) else { panic!("it has something for itself") };
+        let Some(Entered::Own(number)) = callers.entered(hash) else { panic!("it has something for itself") };
         quotas.put(quota("a", "pro"));
         quotas.put(Quota { overrides: own(2), ..quota("b", "enterprise") });
         let entry = Some(roll::Entry::Own(number));
         assert_eq!(quotas.roll.load().get(callers.hash("b")), entry, "it has the number now");
         let kept = callers.own(hash, number).expect("a record");
-        assert!(kept.tier.as_deref() == Some("pro") && kept.overrides.is_empty(), "{kept:?}");
+        assert!(kept.tier.as_deref() == Some("pro") && kept.overrides().is_empty(), "{kept:?}");
         quotas.remove("a");
         assert!(callers.own(hash, number).is_none());
     }
@@ -804,11 +914,15 @@ mod tests {
     #[test]
     fn whoever_is_kept_is_found_while_everything_changes() {
         let (quotas, is_over) = (Quotas::default(), std::sync::atomic::AtomicBool::new(false));
-        let own = |amount| Override::new(Box::new([]), Grant { amount, unit: QuotaUnit::Day });
         let put_own = |caller: &str, amount| {
-            quotas.put(Quota { overrides: [own(amount)].into(), ..quota(caller, caller) });
+            quotas.put(Quota { overrides: [for_a_time(amount)].into(), ..quota(caller, caller) });
+        };
+        let put_granted = |amount| {
+            let own = Override::new(Box::new([]), Grant { amount, unit: QuotaUnit::Day });
+            quotas.put(Quota { overrides: [own].into(), ..quota("granted", "granted") });
         };
         quotas.put(quota("shared", "shared"));
+        put_granted(5);
         put_own("own", 1);
         put_own("both", 2);
         let (quotas, is_over) = (&quotas, &is_over);
@@ -819,19 +933,23 @@ mod tests {
                     while !is_over.load(Ordering::Relaxed) || looks == 0 {
                         // As a decision looks that has its roll for a while, and as one that has not.
                         let callers = quotas.at(Micros::new(0)).expect("somebody is kept");
-                        for caller in ["shared", "own", "both"] {
+                        for caller in ["shared", "granted", "own", "both"] {
                             let hash = callers.hash(caller);
                             let kept = match callers.entered(hash) {
-                                Entered::Nothing => panic!("{caller} is kept"),
-                                Entered::Shared(terms) => Kept::Shared(terms),
-                                Entered::Own(number) => callers.own(hash, number).expect("a record"),
+                                None => panic!("{caller} is kept"),
+                                Some(Entered::Shared(agreed)) => Kept::Shared(agreed.terms, agreed.grant),
+                                Some(Entered::Own(number)) => callers.own(hash, number).expect("a record"),
                             };
                             let again = quotas.of(caller).expect("a record");
                             for kept in [kept, again] {
                                 assert_eq!(kept.tier.as_deref(), Some(caller));
                                 let amounts: Vec<u32> =
-                                    kept.overrides.iter().map(|one| one.grant.amount).collect();
+                                    kept.overrides().iter().map(|one| one.grant.amount).collect();
                                 assert!(caller != "own" || amounts == [1], "{amounts:?}");
+                                assert!(
+                                    caller != "granted" || amounts == [5] || amounts == [6],
+                                    "{amounts:?}"
+                                );
                                 assert!(amounts.iter().all(|amount| caller != "both" || *amount == 2));
                             }
                         }
@@ -845,6 +963,7 @@ mod tests {
                 put_own(&other, 3);
                 quotas.put(quota("both", "both"));
                 put_own("last", 4);
+                put_granted(5 + round % 2);
                 quotas.remove(&other);
                 put_own("both", 2);
                 quotas.put(quota(&format!("stays-{}", round % 700), "pro"));

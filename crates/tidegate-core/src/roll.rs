@@ -8,36 +8,47 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::bring_near;
+use crate::{Grant, QuotaUnit, bring_near};
 
 /// Where that is which is kept about a caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Entry {
-    /// Others have it too, under this number.
-    Shared(u16),
+    /// Others have it too, under this number; and how much the one limit is that is its own, if that is all that it has for itself.
+    Shared(u16, Option<Grant>),
     /// Nobody else has it; it has this number among such.
     Own(u32),
 }
 
-// An entry as a word. None of them is zero.
-const IS_SHARED: u64 = 1 << 32;
-const IS_OWN: u64 = 1 << 33;
+// An entry as a word: a number of the caller's own or an amount in the lower half, the rest above. None of them is zero.
+const SHARED_AT: u32 = 32;
+const UNIT_AT: u32 = 48;
+const UNIT_MASK: u64 = 0xff;
+const IS_SHARED: u64 = 1 << 60;
+const IS_OWN: u64 = 1 << 61;
+const IS_GRANTED: u64 = 1 << 62;
 /// Was it made since everything was last doubted? A bit beside it.
-const CONFIRMED: u64 = 1 << 34;
+const CONFIRMED: u64 = 1 << 63;
 
 impl Entry {
     #[inline]
     fn of_word(word: u64) -> Option<Self> {
-        match word {
-            _ if word & IS_SHARED != 0 => Some(Self::Shared(word as u16)),
-            _ if word & IS_OWN != 0 => Some(Self::Own(word as u32)),
-            _ => None,
+        if word & IS_SHARED != 0 {
+            let unit = || QuotaUnit::ALL.get((word >> UNIT_AT & UNIT_MASK) as usize);
+            let grant = if word & IS_GRANTED != 0 { unit() } else { None };
+            let grant = grant.map(|unit| Grant { amount: word as u32, unit: *unit });
+            return Some(Self::Shared((word >> SHARED_AT) as u16, grant));
         }
+        if word & IS_OWN != 0 { Some(Self::Own(word as u32)) } else { None }
     }
 
     fn word(self) -> u64 {
         match self {
-            Self::Shared(number) => IS_SHARED | u64::from(number),
+            Self::Shared(number, grant) => {
+                let granted = grant.map_or(0, |Grant { amount, unit }| {
+                    IS_GRANTED | (unit as u64) << UNIT_AT | u64::from(amount)
+                });
+                IS_SHARED | u64::from(number) << SHARED_AT | granted
+            }
             Self::Own(number) => IS_OWN | u64::from(number),
         }
     }
@@ -200,7 +211,13 @@ mod tests {
     }
 
     fn entry() -> impl Strategy<Value = Entry> {
-        prop_oneof![any::<u16>().prop_map(Entry::Shared), any::<u32>().prop_map(Entry::Own)]
+        let unit = prop::sample::select(QuotaUnit::ALL.to_vec());
+        let grant = (any::<u32>(), unit).prop_map(|(amount, unit)| Grant { amount, unit });
+        let shared = (any::<u16>(), prop::option::of(grant));
+        prop_oneof![
+            shared.prop_map(|(number, grant)| Entry::Shared(number, grant)),
+            any::<u32>().prop_map(Entry::Own)
+        ]
     }
 
     fn act() -> impl Strategy<Value = Act> {

@@ -23,7 +23,7 @@ pub struct Room {
 impl Room {
     /// Its plan, for one request; whoever takes it brings it back.
     pub(crate) fn plan<'b>(&mut self) -> Plan<'b> {
-        std::mem::take(&mut self.plan).recycle()
+        std::mem::take(&mut self.plan)
     }
 }
 
@@ -159,7 +159,7 @@ pub(crate) fn decide_planned<R>(
     room: &mut Room,
     view: impl FnOnce(&Decision<'_>) -> R,
 ) -> R {
-    let mut batch = std::mem::take(&mut room.batch).recycle();
+    let mut batch: Batch<'_> = std::mem::take(&mut room.batch);
     let refusing = refusing(&plan);
     if lay_out(&plan, asks, refusing.as_ref(), OnStoreFailure::default(), &mut batch) {
         counters.take_now(&mut batch, now);
@@ -191,7 +191,7 @@ pub(crate) async fn decide_elsewhere<R>(
     room: &mut Room,
     view: impl FnOnce(Answered<'_>) -> R,
 ) -> R {
-    let (mut plan, mut batch) = (room.plan(), std::mem::take(&mut room.batch).recycle());
+    let (mut plan, mut batch): (_, Batch<'_>) = (room.plan(), std::mem::take(&mut room.batch));
     by.plan(query, &mut plan);
     drop(by); // It is for a moment.
     let refusing = refusing(&plan);

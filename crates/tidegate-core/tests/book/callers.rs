@@ -1,8 +1,8 @@
 //! What is kept about callers, as rules see it.
 
 use tidegate_core::{
-    Book, Descriptor, DescriptorDraft, DomainDraft, Entry, Grant, Limit, Micros, Override, Plan, Query,
-    Quota, QuotaUnit, Quotas, RuleDraft, Secret, override_address,
+    Book, Charge, Descriptor, DescriptorDraft, DomainDraft, Entry, Grant, Limit, Matching, Micros, Override,
+    Plan, Query, Quota, QuotaUnit, Quotas, RuleDraft, Secret, override_address,
 };
 
 const NOW: Micros = Micros::from_secs(1_800_000_000);
@@ -90,4 +90,133 @@ fn all_descriptors_of_one_caller_are_judged_by_the_same_while_it_is_edited() {
         });
         (0..6).cycle().take_while(|_| !asking.is_finished()).for_each(put);
     });
+}
+
+#[test]
+fn a_caller_is_named_by_its_key_and_by_none_that_is_like_it() {
+    let keys = [
+        "",
+        "k",
+        "key",
+        "kex",
+        "keys",
+        "ke_s",
+        "apikey",
+        "api_key",
+        "api__key",
+        "api_ key",
+        "api_kex",
+        "bpi_key",
+        "api-key",
+        "quota_key",
+        "quota_key_of_somebody",
+        "quota_kez_of_somebody",
+    ];
+    let quotas = Quotas::default();
+    quotas.put(Quota { caller: "a".into(), whitelisted: true, ..Quota::default() });
+    for quota_key in keys {
+        let quota_key = quota_key.to_owned();
+        let domain = DomainDraft { name: "d".into(), quota_key: quota_key.clone(), ..DomainDraft::default() };
+        let book = Book::new([domain], Secret::new([7; 16])).with_default_domain(None);
+        for key in keys {
+            let entries = [Entry { key, value: "a" }];
+            let descriptors = [Descriptor { entries: 0..1, cost: 1, limit: None, own_cost: false }];
+            let query = Query { domain: "d", entries: &entries, descriptors: &descriptors, lease: None };
+            let mut plan = Plan::new();
+            book.plan_for(&query, quotas.at(NOW).as_ref(), &mut plan);
+            assert_eq!(plan.exempt(), key == quota_key, "{key} {quota_key}");
+        }
+    }
+}
+
+/// What is kept beside who a caller is and what it has for itself alone are two ways to say the same.
+#[test]
+fn an_override_means_the_same_whether_it_holds_always_or_longer_than_anybody_looks() {
+    let hour = Micros::from_secs(3_600);
+    let limits = [
+        Limit::sliding_window(7, hour),
+        Limit::sliding_window_strict(7, hour),
+        Limit::sliding_window(7, hour).and_then(|limit| limit.charging(Charge::Always)),
+        Limit::fixed_window(7, hour),
+        Limit::token_bucket(7, hour, Some(3)),
+        Limit::sliding_log(7, hour),
+    ];
+    let said = |limit: &Limit| RuleDraft { limit: Some(limit.clone()), ..RuleDraft::default() };
+    for limit in limits.map(|limit| limit.expect("a limit")) {
+        let minute = Limit::sliding_window(3, Micros::from_secs(60)).expect("a limit");
+        for (matching, rules) in [
+            (Matching::Leaf, vec![said(&limit)]),
+            (Matching::Path, vec![said(&limit)]),
+            (Matching::Path, vec![said(&minute), said(&limit)]),
+            (Matching::Leaf, vec![RuleDraft::default()]),
+            (Matching::Leaf, Vec::new()),
+        ] {
+            let page =
+                DescriptorDraft { key: "page".into(), limits: rules.clone(), ..DescriptorDraft::default() };
+            let key = DescriptorDraft {
+                key: "api_key".into(),
+                limits: rules,
+                tiers: vec![("pro".into(), vec![said(&limit)])],
+                descriptors: vec![page],
+                ..DescriptorDraft::default()
+            };
+            let domain = DomainDraft {
+                name: "d".into(),
+                quota_key: "api_key".into(),
+                trust_tier: true,
+                matching,
+                descriptors: vec![key],
+                ..DomainDraft::default()
+            };
+            let book = Book::new([domain], Secret::new([7; 16])).with_default_domain(None);
+            for (address, unit) in ["default", "page:1", "page:1|x:y", "other:1"]
+                .into_iter()
+                .flat_map(|address| QuotaUnit::ALL.map(|unit| (address, unit)))
+            {
+                let always =
+                    Override::new(override_address(address).expect("an address"), Grant { amount: 5, unit });
+                let long = Override { until: Micros::new(Micros::MAX.get() - 1), ..always.clone() };
+                for tier in [None, Some("pro")] {
+                    let [always, long] = [&always, &long].map(|own| {
+                        let quotas = Quotas::default();
+                        quotas.put(Quota {
+                            caller: "a".into(),
+                            tier: tier.map(Into::into),
+                            overrides: [own.clone()].into(),
+                            ..Quota::default()
+                        });
+                        planned(&book, &quotas)
+                    });
+                    assert_eq!(always, long, "{limit:?} {matching:?} {address} {unit:?} {tier:?}");
+                }
+            }
+        }
+    }
+}
+
+/// What counts for some requests of a caller, by an override or not.
+fn planned(book: &Book, quotas: &Quotas) -> Vec<String> {
+    let ways: [&[(&str, &str)]; 6] = [
+        &[("api_key", "a")],
+        &[("api_key", "a"), ("page", "1")],
+        &[("api_key", "a"), ("tier", "gold"), ("page", "1")],
+        &[("api_key", "a"), ("page", "1"), ("x", "y")],
+        &[("api_key", "a"), ("other", "1")],
+        &[("other", "1"), ("api_key", "a")],
+    ];
+    let plans = ways.map(|entries| {
+        let entries: Vec<Entry<'_>> = entries.iter().map(|&(key, value)| Entry { key, value }).collect();
+        let descriptors = [Descriptor { entries: 0..entries.len(), cost: 1, limit: None, own_cost: false }];
+        let query = Query { domain: "d", entries: &entries, descriptors: &descriptors, lease: None };
+        let mut plan = Plan::new();
+        book.plan_for(&query, quotas.at(NOW).as_ref(), &mut plan);
+        let found: Vec<_> = plan.found().iter().map(|found| (found.fate, found.granted)).collect();
+        let takes: Vec<_> = plan
+            .takes()
+            .iter()
+            .map(|take| (take.key, take.ask, take.role, plan.limit(take).clone()))
+            .collect();
+        format!("{found:?} {takes:?}")
+    });
+    plans.into()
 }

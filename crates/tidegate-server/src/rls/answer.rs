@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::rc::Rc;
 
+use arrayvec::ArrayString;
 use bytes::Bytes;
 use smallvec::SmallVec;
 use tidegate_core::{Algorithm, Ask, Fate, Limit, Micros, OnStoreFailure, Plan, Query, Role, Rule, Unit};
@@ -58,7 +59,7 @@ pub(super) struct Read<'a, 'r> {
 
 impl<'a> RateLimitRequest<'a> {
     pub(super) fn query<'q>(&'q self, domain: &'q str, lease: &'q LeaseId) -> Query<'q> {
-        Query { domain, entries: &self.entries, descriptors: &self.descriptors, lease: Some(lease.as_str()) }
+        Query { domain, entries: &self.entries, descriptors: &self.descriptors, lease: lease.as_str() }
     }
 }
 
@@ -73,7 +74,12 @@ impl Core {
         asker: &Asker<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Answered, CallError> {
-        self.should_rate_limit_as(self.fresh_lease(), message, standing, asker, out).await
+        match &self.hand {
+            Hand::Memory(memory) => self.should_rate_limit_now(memory, message, standing, asker, out),
+            Hand::Redis(_) => {
+                self.should_rate_limit_later(self.fresh_lease(), message, standing, asker, out).await
+            }
+        }
     }
 
     /// An id for places that nobody names.
@@ -81,23 +87,15 @@ impl Core {
         LeaseId::new(self.fresh_id())
     }
 
-    /// The same, with the id under which places are taken.
-    pub(super) async fn should_rate_limit_as(
-        &self,
-        lease: LeaseId,
-        message: &[u8],
-        standing: Standing,
-        asker: &Asker<'_>,
-        out: &mut Vec<u8>,
-    ) -> Result<Answered, CallError> {
-        match &self.hand {
-            Hand::Memory(memory) => self.should_rate_limit_now(memory, &lease, message, standing, asker, out),
-            Hand::Redis(_) => self.should_rate_limit_later(lease, message, standing, asker, out).await,
-        }
+    /// The same for a request that is decided by these rules: none if nobody will ask for it.
+    pub(super) fn fresh_lease_by(&self, in_force: &InForce) -> LeaseId {
+        let is_asked_for = in_force.book.has_places() || in_force.book.has_reservations();
+        if is_asked_for { self.fresh_lease() } else { LeaseId::default() }
     }
 
-    /// The same on counters elsewhere. A request is large, and a call that waits is moved: in a place of its own it is not.
-    fn should_rate_limit_later(
+    /// The same on counters elsewhere, with the id under which places are taken. A request is large, and a call that waits is moved: in a
+    /// place of its own it is not.
+    pub(super) fn should_rate_limit_later(
         &self,
         lease: LeaseId,
         message: &[u8],
@@ -125,14 +123,15 @@ impl Core {
     pub(super) fn should_rate_limit_now(
         &self,
         memory: &Memory,
-        lease: &LeaseId,
         message: &[u8],
         standing: Standing,
         asker: &Asker<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Answered, CallError> {
-        let mut read = Read { request: read(message)?, lease: *lease, ahead: None };
-        self.answer_read(memory, &self.node.rules.in_force(), &mut read, standing, asker, out)
+        let in_force = self.node.rules.in_force();
+        let lease = self.fresh_lease_by(&in_force);
+        let mut read = Read { request: read(message)?, lease, ahead: None };
+        self.answer_read(memory, &in_force, &mut read, standing, asker, out)
     }
 
     /// The same for a request that is read already.
@@ -389,7 +388,7 @@ fn write_metadata(
     }
     writer.metadata(|fields| {
         for name in named {
-            fields.text(name, id.as_str());
+            fields.text(name, id.as_str().unwrap_or_default());
         }
         for (name, id) in reservations {
             fields.text(name, id);
@@ -477,25 +476,26 @@ fn by_policy(policy: OnStoreFailure, descriptors: usize, out: &mut Vec<u8>) -> R
     Ok(if code == Code::Ok { Answered::ADMITTED } else { Answered::REFUSED })
 }
 
-/// The id of places, as text.
+/// The id of places, as text; empty where nobody asks for one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LeaseId {
     number: u64,
-    digits: [u8; 16],
+    digits: ArrayString<16>,
 }
 
 impl LeaseId {
     fn new(number: u64) -> Self {
         let digit = |at: usize| b"0123456789abcdef"[(number >> (60 - 4 * at)) as usize & 15];
-        Self { number, digits: std::array::from_fn(digit) }
+        let digits = ArrayString::from_byte_string(&std::array::from_fn(digit));
+        Self { number, digits: digits.unwrap_or_default() } // They are digits.
     }
 
     fn number(&self) -> u64 {
         self.number
     }
 
-    fn as_str(&self) -> &str {
-        std::str::from_utf8(&self.digits).unwrap_or_default() // It is digits.
+    fn as_str(&self) -> Option<&str> {
+        Some(self.digits.as_str()).filter(|digits| !digits.is_empty())
     }
 }
 

@@ -90,8 +90,12 @@ pub(super) struct Call {
     /// When it came.
     came: Micros,
     pub(super) standing: Standing,
+    /// Does it not even say that it comes from inside?
+    is_plain: bool,
     /// How long the caller waits, if it says so.
     patience: Option<Duration>,
+    /// Which field says what trace it belongs to.
+    trace: Option<usize>,
 }
 
 /// What was answered, if it was: whether it admits, and what is held by whoever reads it. The message is written elsewhere.
@@ -106,17 +110,30 @@ impl Call {
 
     /// The same for one that came then.
     pub(super) fn at(came: Micros, core: Rc<Core>, head: Rc<Head>) -> Self {
-        let (mut patience, mut internal_call) = (None, None);
+        let (mut patience, mut internal_call, mut trace) = (None, None, None);
         // In one pass: there are few.
-        for (name, value) in head.fields() {
+        for (at, (name, value)) in head.fields().enumerate() {
             if name == GRPC_TIMEOUT.as_bytes() {
                 patience = patience.or_else(|| timeout(value));
             } else if name == INTERNAL_CALL.as_bytes() {
                 internal_call = internal_call.or(Some(value));
+            } else if name == TRACEPARENT.as_bytes() {
+                trace = trace.or(Some(at));
             }
         }
-        let standing = core.standing(internal_call);
-        Self { core, head, came, standing, patience }
+        let (standing, is_plain) = (core.standing(internal_call), internal_call.is_none());
+        Self { core, head, came, standing, is_plain, patience, trace }
+    }
+
+    /// The same for one that came with another: nearly always all calls of a connection have the same headers.
+    pub(super) fn beside(other: Option<&Self>, came: Micros, core: &Rc<Core>, head: Rc<Head>) -> Self {
+        match other {
+            // Who says that it is one of us has to show it every time.
+            Some(other) if Rc::ptr_eq(&other.head, &head) && other.is_plain => {
+                Self { core: core.clone(), head, came, ..*other }
+            }
+            _ => Self::at(came, core.clone(), head),
+        }
     }
 
     /// Answers it at once, by `decide`, which writes the message behind what is in `out`.
@@ -183,7 +200,7 @@ impl Call {
 
     /// What the call is decided by besides its message.
     fn asker(&self) -> Asker<'_> {
-        let trace = self.head.fields().find(|(name, _)| *name == TRACEPARENT.as_bytes());
+        let trace = self.trace.and_then(|at| self.head.fields().nth(at));
         let trace = trace.and_then(|(_, value)| std::str::from_utf8(value).ok());
         Asker { came: self.came, trace, patience: self.patience }
     }
@@ -194,9 +211,7 @@ impl Call {
 
     /// Decides it on counters in memory.
     pub(super) fn decide_now(&self, memory: &Memory, message: &[u8], out: &mut Vec<u8>) -> Told {
-        let (core, lease) = (&self.core, self.core.fresh_lease());
-        let answered =
-            core.should_rate_limit_now(memory, &lease, message, self.standing, &self.asker(), out)?;
+        let answered = self.core.should_rate_limit_now(memory, message, self.standing, &self.asker(), out)?;
         Ok(self.told(answered, message))
     }
 
@@ -226,7 +241,8 @@ impl Call {
             let settled = tokio::task::spawn_local(async move {
                 let mut out = Vec::new();
                 let asker = Asker::at(came);
-                let answered = core.should_rate_limit_as(lease, &settling, standing, &asker, &mut out).await;
+                let answered =
+                    core.should_rate_limit_later(lease, &settling, standing, &asker, &mut out).await;
                 (answered, out)
             });
             let (answered, message_of_answer) = settled.await.map_err(|_| Failed::broken_off())?;
@@ -238,7 +254,7 @@ impl Call {
         // Dropped while it waits, this gives back what the counters may be about to give.
         let mut held = self.holding(message.clone(), lease);
         let asker = self.asker();
-        let answered = self.core.should_rate_limit_as(lease, &message, self.standing, &asker, out).await;
+        let answered = self.core.should_rate_limit_later(lease, &message, self.standing, &asker, out).await;
         if !answered.as_ref().is_ok_and(|answered| answered.lease.is_some()) {
             held.in_vain = false;
         }

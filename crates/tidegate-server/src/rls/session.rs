@@ -163,7 +163,7 @@ impl Session {
             Some(Doing::Gathering(gathering)) => gathering,
             _ => {
                 if let Some(at) = whole {
-                    let call = Call::at(now, self.core.clone(), head);
+                    let call = Call::beside(ready.last().map(|last| &last.call), now, &self.core, head);
                     return ready.push(Ready { stream, call, message: &data[at] });
                 }
                 self.begin_gathering(line, stream, &head)

@@ -49,37 +49,52 @@ impl Core {
             let by = in_force.at(now);
             for (at, ready) in calls.iter().enumerate() {
                 all.push(Read::default());
-                self.begin(&by, ready, &mut all[at]);
+                self.begin(&by, in_force, ready, &mut all[at]);
+            }
+            // Who has nothing for itself is planned at once. Who has is further away: the way there takes as long as others' plans.
+            let mut own: SmallVec<[usize; TOGETHER_MAX]> = SmallVec::new();
+            for (at, (read, ready)) in all.iter_mut().zip(calls).enumerate() {
+                let mut looks_up = |callers| read.ahead.as_mut().is_some_and(|one| one.plan.look_up(callers));
+                if by.callers.as_ref().is_some_and(&mut looks_up) {
+                    own.push(at);
+                } else {
+                    self.finish(&by, memory, ready, read);
+                }
             }
             if let Some(callers) = &by.callers {
-                let mut any_own = false;
-                for Ahead { plan, .. } in all.iter_mut().filter_map(|read| read.ahead.as_mut()) {
-                    any_own |= plan.look_up(callers);
-                }
-                if any_own {
-                    let ahead = all.iter().filter_map(|read| read.ahead.as_ref());
-                    ahead.for_each(|ahead| ahead.plan.bring_own_near(callers));
-                }
+                of(all, &own).for_each(|ahead| ahead.plan.bring_own_near(callers));
             }
-            for (Read { request, lease, ahead }, ready) in all.iter_mut().zip(calls) {
-                let domain = self.domain_of(request.domain, ready.call.standing);
-                let (Some(ahead), Some(domain)) = (ahead, domain) else { continue };
-                by.finish_plan(&request.query(domain, lease), &mut ahead.plan);
-                ahead.plan.takes().iter().for_each(|take| memory.bring_set_near(take.key));
+            bring_states_near(memory, all.iter().filter_map(|read| read.ahead.as_ref()));
+            for at in &own {
+                self.finish(&by, memory, &calls[*at], &mut all[*at]);
             }
-            for Ahead { plan, .. } in all.iter().filter_map(|read| read.ahead.as_ref()) {
-                plan.takes().iter().for_each(|take| memory.bring_state_near(take.key, plan.limit(take)));
-            }
+            bring_states_near(memory, of(all, &own));
         }));
         if looked.is_err() {
             all.clear(); // Who broke it will break alone.
         }
     }
 
+    /// Ends the plan of a call, if it has begun, and asks for the counters that are in it.
+    #[inline]
+    fn finish<'a, 'r>(
+        &self,
+        by: &By<'r>,
+        memory: &Memory,
+        ready: &Ready<'a>,
+        Read { request, lease, ahead }: &mut Read<'a, 'r>,
+    ) {
+        let domain = self.domain_of(request.domain, ready.call.standing);
+        let (Some(ahead), Some(domain)) = (ahead, domain) else { return };
+        by.finish_plan(&request.query(domain, lease), &mut ahead.plan);
+        ahead.plan.takes().iter().for_each(|take| memory.bring_set_near(take.key));
+    }
+
     /// Reads a call and begins its plan, if there is anything to be planned.
     fn begin<'a, 'r>(
         &self,
         by: &By<'r>,
+        in_force: &InForce,
         ready: &Ready<'a>,
         Read { request, lease, ahead }: &mut Read<'a, 'r>,
     ) {
@@ -87,8 +102,20 @@ impl Core {
             return;
         }
         if let Some(domain) = self.domain_of(request.domain, ready.call.standing) {
-            *lease = self.fresh_lease();
+            *lease = self.fresh_lease_by(in_force);
             *ahead = Some(self.begin_ahead(by, &request.query(domain, lease)));
         }
+    }
+}
+
+/// What was found out of these of them.
+fn of<'l, 'r>(all: &'l LookedAt<'_, 'r>, some: &'l [usize]) -> impl Iterator<Item = &'l Ahead<'r>> {
+    some.iter().filter_map(|at| all[*at].ahead.as_ref())
+}
+
+/// Asks for the states of the counters in these plans. A plan that is not finished has none.
+fn bring_states_near<'l, 'r: 'l>(memory: &Memory, all: impl Iterator<Item = &'l Ahead<'r>>) {
+    for Ahead { plan, .. } in all {
+        plan.takes().iter().for_each(|take| memory.bring_state_near(take.key, plan.limit(take)));
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use prost::Message as _;
-use tidegate_core::{Grant, Override, Query, Quota, QuotaUnit, Quotas};
+use tidegate_core::{Grant, Micros, Override, Query, Quota, QuotaUnit, Quotas};
 use tidegate_counters::{Memory, MemorySize, Store};
 use tidegate_server::Protocol;
 use tidegate_server::rls::SHOULD_RATE_LIMIT;
@@ -35,13 +35,16 @@ fn fault(query: &Query<'_>) {
     assert!(query.entries.iter().all(|entry| entry.value != "boom"), "broken on purpose");
 }
 
-/// A node of which every test gets the same: one caller has a tier, one a limit of its own, one is not limited.
+/// A node of which every test gets the same: one caller has a tier, one a limit of its own besides, one such a limit for a time, one is not
+/// limited.
 fn node() -> Inside {
     let quotas = Quotas::default();
     let own = Override::new(Box::new([]), Grant { amount: 4, unit: QuotaUnit::Hour });
     let known = |caller: &str| Quota { caller: caller.into(), tier: Some("pro".into()), ..Quota::default() };
     quotas.put(known("alice"));
+    let for_a_time = Override { until: Micros::new(Micros::MAX.get() - 1), ..own.clone() };
     quotas.put(Quota { overrides: [own].into(), ..known("bob") });
+    quotas.put(Quota { overrides: [for_a_time].into(), ..known("frank") });
     quotas.put(Quota { whitelisted: true, ..known("carol") });
     let memory = Memory::new(MemorySize::of_bytes(1 << 20), START).expect("a megabyte");
     Inside::knowing(Arc::new(quotas), Store::Memory(Arc::new(memory)), RULES, Some(fault))
@@ -63,6 +66,8 @@ fn messages() -> Vec<Vec<u8>> {
         message("shop", &[&[("api_key", "alice")]]),
         message("shop", &[&[("api_key", "bob")]]),
         message("shop", &[&[("api_key", "carol")]]),
+        message("shop", &[&[("api_key", "frank")]]),
+        message("shop", &[&[("api_key", "frank"), ("path", "/a")], &[("api_key", "bob")]]),
         message("shop", &[&[("api_key", "dave")]]),
         message("shop", &[&[("api_key", "dave")], &[("api_key", "alice"), ("path", "/a")]]),
         message("shop", &[&[("deny", "boom")]]),

@@ -267,8 +267,8 @@ async fn answer(node: &Node, hand: &Hand, question: &Question) -> Result<Vec<Use
         in_force.book.domain(domain).ok_or_else(|| unknown(format!("there is no domain `{domain}`")))?;
     let now = if matches!(hand, Hand::Redis(_)) { Micros::new(node.clock.wall_now_us()) } else { node.now() };
     let quota = in_force.quotas.of(&question.caller);
-    let overrides = quota.as_ref().map(|quota| &*quota.overrides).unwrap_or_default();
-    let ways = ways(&in_force.book, domain, &question.caller, overrides);
+    let overrides = quota.as_ref().map(|quota| quota.overrides()).unwrap_or_default();
+    let ways = ways(&in_force.book, domain, &question.caller, &overrides);
     let (mut seen, mut all) = (HashSet::new(), Vec::new());
     for way in &ways {
         let entries: Vec<Entry<'_>> = way.iter().map(|(key, value)| Entry { key, value }).collect();
