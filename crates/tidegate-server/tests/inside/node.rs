@@ -54,6 +54,17 @@ impl Inside {
         rules: &'static str,
         fault: Option<fn(&Query<'_>)>,
     ) -> Self {
+        Self::telling(RefusalLog::new(0, 1), quotas, store, rules, fault)
+    }
+
+    /// The same, that tells of refusals.
+    pub(crate) fn telling(
+        refusals: RefusalLog,
+        quotas: Arc<Quotas>,
+        store: Store,
+        rules: &'static str,
+        fault: Option<fn(&Query<'_>)>,
+    ) -> Self {
         let clock = ManualClock::at(START.get());
         let files = RuleFiles { texts: vec![("rules.yaml".into(), rules.into())], ..RuleFiles::default() };
         let secret = Secret::new([7; 16]);
@@ -75,7 +86,7 @@ impl Inside {
             failures: StoreFailures::default(),
             clock: Clock::from(&clock),
             metrics: Metrics::new(1),
-            refusals: RefusalLog::new(0, 1),
+            refusals,
             top: TopKeys::new(1),
             receipts: Receipts::default(),
             internal_calls: None,
@@ -122,6 +133,11 @@ impl Inside {
         let asked = self.core.should_rate_limit(&message, Standing::Outside, &asker, &mut out);
         self.tasks.block_on(&self.runtime, asked)?;
         Ok(Response::decode(out.as_slice()).expect("a response"))
+    }
+
+    /// How many refusals were told of in a file of their own.
+    pub(crate) fn told(&self) -> u64 {
+        self.core.node.refusals.file_counts().map_or(0, |(written, _)| written)
     }
 
     /// Lets the same node serve HTTP, on a thread of its own; gives where.

@@ -13,8 +13,9 @@ use tidegate_core::{Grant, Micros, Override, Query, Quota, QuotaUnit, Quotas};
 use tidegate_counters::{Memory, MemorySize, Store};
 use tidegate_server::Protocol;
 use tidegate_server::rls::SHOULD_RATE_LIMIT;
+use tidegate_telemetry::RefusalLog;
 
-use crate::node::{Descriptor, Entry, Inside, Request, START};
+use crate::node::{Descriptor, Entry, Inside, Request, Response, START};
 
 const RULES: &str = "
 domain: shop
@@ -91,12 +92,17 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 
 /// The frames of a call. Some libraries say that nothing more comes by a frame of its own.
 fn call(stream: u32, message: &[u8], in_two: bool) -> Vec<u8> {
-    let field = |(name, value): (&str, &str)| {
+    call_with(stream, message, in_two, &[])
+}
+
+/// The same with headers of its own.
+fn call_with(stream: u32, message: &[u8], in_two: bool, more: &[(&str, &str)]) -> Vec<u8> {
+    let field = |(name, value): &(&str, &str)| {
         [&[0, name.len() as u8], name.as_bytes(), &[value.len() as u8], value.as_bytes()].concat()
     };
     let fields =
         [(":method", "POST"), (":scheme", "http"), (":path", SHOULD_RATE_LIMIT), (":authority", "n")];
-    let head: Vec<u8> = fields.into_iter().flat_map(field).collect();
+    let head: Vec<u8> = fields.iter().chain(more).flat_map(field).collect();
     let length = u32::try_from(message.len()).expect("a length").to_be_bytes();
     let data = [&[0], &length[..], message].concat();
     let mut frames = [frame(1, 4, stream, &head), frame(0, u8::from(!in_two), stream, &data)].concat();
@@ -111,18 +117,23 @@ type Said = BTreeMap<u32, Vec<(u8, Vec<u8>)>>;
 
 /// Sends these calls, so many at once each time, and gives what is said to each.
 fn ask(node: &Inside, calls: &[Vec<u8>], at_once: usize) -> Said {
+    let numbered: Vec<(u32, &Vec<u8>)> = (1..).step_by(2).zip(calls).collect();
+    let framed = |(stream, message): &(u32, &Vec<u8>)| call(*stream, message, at_once > 1 && stream % 3 == 0);
+    let sent =
+        numbered.chunks(at_once).map(|together| (together.iter().flat_map(framed).collect(), together.len()));
+    say(node, sent)
+}
+
+/// Sends these bytes, each time so many calls, and gives what is said to each.
+fn say(node: &Inside, sent: impl Iterator<Item = (Vec<u8>, usize)>) -> Said {
     let mut stream = TcpStream::connect(node.serve_as(Protocol::Rls)).expect("a connection");
     stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket");
     stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").expect("sent");
     stream.write_all(&frame(4, 0, 0, &[])).expect("sent");
     let (mut said, mut came, mut ended) = (Said::new(), Vec::new(), 0);
-    let numbered: Vec<(u32, &Vec<u8>)> = (1..).step_by(2).zip(calls).collect();
-    for together in numbered.chunks(at_once) {
-        let framed =
-            |(stream, message): &(u32, &Vec<u8>)| call(*stream, message, at_once > 1 && stream % 3 == 0);
-        let bytes: Vec<u8> = together.iter().flat_map(framed).collect();
+    for (bytes, calls) in sent {
         stream.write_all(&bytes).expect("sent");
-        let answered = ended + together.len();
+        let answered = ended + calls;
         while ended < answered {
             let mut bytes = [0; 65_536];
             let count = stream.read(&mut bytes).expect("an answer");
@@ -145,6 +156,63 @@ fn ask(node: &Inside, calls: &[Vec<u8>], at_once: usize) -> Said {
         }
     }
     said
+}
+
+/// Calls of one connection nearly always have the same headers, which are looked at once; not where they have others.
+#[test]
+fn each_refusal_is_told_with_the_trace_of_its_own_call() {
+    let folder = std::env::temp_dir().join(format!("tidegate-traces-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let path = folder.join("refusals.jsonl");
+    let refusals = RefusalLog::new(0, 1).with_file(path.clone(), 100, 1 << 20, 1).expect("a file");
+    let memory = Memory::new(MemorySize::of_bytes(1 << 20), START).expect("a megabyte");
+    let rules = "{ domain: shop, descriptors: [{ key: deny, rate_limit: { limit: 0/1h } }] }";
+    let node = Inside::telling(refusals, Arc::default(), Store::Memory(Arc::new(memory)), rules, None);
+    let message = message("shop", &[&[("deny", "a")]]);
+    // Two of each trace one after the other, then some without any.
+    let traces = (0..8).map(|call| (call < 6).then(|| format!("{:032x}", call / 2 + 1)));
+    let traces: Vec<Option<String>> = traces.collect();
+    let framed = (1..).step_by(2).zip(&traces).flat_map(|(stream, trace)| {
+        let parent = trace.as_ref().map(|trace| format!("00-{trace}-00f067aa0ba902b7-01"));
+        let more: Vec<_> = parent.iter().map(|parent| ("traceparent", parent.as_str())).collect();
+        call_with(stream, &message, false, &more)
+    });
+    assert_eq!(say(&node, std::iter::once((framed.collect(), traces.len()))).len(), traces.len());
+    let is_told = |_: &usize| {
+        std::thread::park_timeout(Duration::from_millis(1));
+        node.told() == traces.len() as u64
+    };
+    assert!((0..10_000).any(|at| is_told(&at)), "all are told");
+    let told = std::fs::read_to_string(&path).expect("the file");
+    let of_line = |line: &str| Some(line.split_once("\"trace_id\":\"")?.1[..32].to_owned());
+    assert_eq!(told.lines().map(of_line).collect::<Vec<_>>(), traces);
+    std::fs::remove_dir_all(&folder).expect("removed");
+}
+
+/// Ids are made where somebody asks for them: each call that takes places has one of its own.
+#[test]
+fn calls_that_take_places_together_are_told_an_id_each() {
+    let rules = "
+domain: shop
+descriptors:
+  - key: in_flight
+    rate_limit: { limit: 3, algorithm: concurrency, lease_id: lease }
+";
+    for at_once in [1, 5] {
+        let node = Inside::new(rules, None);
+        let calls = vec![message("shop", &[&[("in_flight", "a")]]); 5];
+        let mut ids = Vec::new();
+        for frames in ask(&node, &calls, at_once).into_values() {
+            let data = frames.into_iter().find(|(kind, _)| *kind == 0).expect("an answer").1;
+            let response = Response::decode(&data[5..]).expect("a response");
+            ids.extend(response.dynamic_metadata.map(|told| format!("{told:?}")));
+        }
+        assert_eq!(ids.len(), 3, "{ids:?}");
+        ids.sort();
+        ids.dedup();
+        assert_eq!(ids.len(), 3, "{ids:?}");
+        assert!(ids.iter().all(|id| id.contains("lease")), "{ids:?}");
+    }
 }
 
 proptest! {
