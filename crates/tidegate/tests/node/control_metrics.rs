@@ -16,8 +16,8 @@ async fn revision_keys_bytes_and_calls_are_told() {
         let (node, store) = (kept.setup.start(), kept.store().await);
         let admin = Admin::of(&node).await;
         for at in 0..20 {
-            let quota =
-                Quota { overrides: vec![grant("default", 50 + at)], ..tier(&format!("key-{at}"), "pro") };
+            let overrides = vec![grant("default", 50 + at), grant("endpoint:a", 5)];
+            let quota = Quota { overrides, ..tier(&format!("key-{at}"), "pro") };
             store.put_quota(&who(), quota, None).await.expect("written");
         }
         has_limit(&node, &[("api_key", "key-19")], Some(69)).await;
