@@ -87,7 +87,7 @@ pub struct Planned<'b> {
     pub rule: Option<&'b Rule>,
     /// Are its places taken under the id of the query, because no entry names one?
     pub fresh: bool,
-    limit: LimitAt<'b>,
+    limit: LimitOf<'b>,
     /// Where its name begins among those of the plan, and where it ends.
     name: (usize, usize),
     /// Wider than a descriptor's, so that no sum of them is cut before the last is in it.
@@ -95,24 +95,10 @@ pub struct Planned<'b> {
     lease: Option<u64>,
 }
 
-/// Where the limit of a take is: in the plan itself, or else with its rule. No branch leads there: where every tenth caller has a limit of
-/// its own, nobody guesses which one comes next, and this is asked all the way.
 #[derive(Clone, Copy, Debug)]
-struct LimitAt<'b> {
-    own: usize,
-    rule: Option<&'b Limit>,
-}
-
-impl<'b> LimitAt<'b> {
-    const NOT_OWN: usize = usize::MAX;
-
-    fn rule(limit: &'b Limit) -> Self {
-        Self { own: Self::NOT_OWN, rule: Some(limit) }
-    }
-
-    fn own(at: usize) -> Self {
-        Self { own: at, rule: None }
-    }
+enum LimitOf<'b> {
+    Rule(&'b Limit),
+    Request(usize),
 }
 
 /// An entry that names a caller, and what is kept about it.
@@ -365,10 +351,11 @@ impl<'b> Plan<'b> {
     }
 
     /// The limit of one of them.
-    #[inline]
     pub fn limit<'p>(&'p self, take: &Planned<'b>) -> &'p Limit {
-        let LimitAt { own, rule } = take.limit;
-        self.own.get(own).or(rule).unwrap_or_else(|| &self.own[own]) // One of the two is there.
+        match take.limit {
+            LimitOf::Rule(limit) => limit,
+            LimitOf::Request(at) => &self.own[at],
+        }
     }
 
     /// What envoyproxy/ratelimit calls a counter, but for the start of the window at its end: `domain_key_value_…_`. Only of fixed windows,
@@ -532,26 +519,26 @@ impl<'b> Plan<'b> {
 
     /// A rule's limit; a copy of it where the request is to be charged always.
     #[inline(always)]
-    fn charged(&mut self, limit: &'b Limit, request: &Request<'_>) -> LimitAt<'b> {
+    fn charged(&mut self, limit: &'b Limit, request: &Request<'_>) -> LimitOf<'b> {
         if !request.always || limit.charge() == Charge::Always {
-            return LimitAt::rule(limit);
+            return LimitOf::Rule(limit);
         }
         match limit.clone().charging(Charge::Always) {
             Ok(always) => {
                 self.own.push(always);
-                LimitAt::own(self.own.len() - 1)
+                LimitOf::Request(self.own.len() - 1)
             }
-            Err(_) => LimitAt::rule(limit), // Places are held, or they are not.
+            Err(_) => LimitOf::Rule(limit), // Places are held, or they are not.
         }
     }
 
     /// Keeps a limit that no rule has, charged as the request is to be.
-    fn keep(&mut self, limit: Limit, request: &Request<'_>) -> LimitAt<'b> {
+    fn keep(&mut self, limit: Limit, request: &Request<'_>) -> LimitOf<'b> {
         self.own.push(match request.always {
             true => limit.clone().charging(Charge::Always).unwrap_or(limit),
             false => limit,
         });
-        LimitAt::own(self.own.len() - 1)
+        LimitOf::Request(self.own.len() - 1)
     }
 
     fn ask_own(&mut self, book: &Book, own: OwnLimit, request: &Request<'_>) -> Fate {

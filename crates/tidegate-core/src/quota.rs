@@ -271,7 +271,7 @@ impl<'t> Agreed<'t> {
     }
 
     /// What it has for itself at the end of these entries, which follow its own.
-    #[inline(never)]
+    #[inline(never)] // Nearly all was asked by the one above.
     pub(crate) fn granted<'q>(
         self,
         walked: impl Iterator<Item = &'q Entry<'q>> + Clone,
