@@ -189,7 +189,8 @@ fn how(results: &Results) -> String {
     let rounds = results.rows.first().map_or(0, |row| row.rounds.len());
     format!(
         "- A **node** is the program itself, built for release: `tidegate run --node-threads 1` with its default settings, counters in\n  \
-         memory and one rule with a tier. What is known of callers is in SQLite: each has a tier, every tenth a limit of its own too.\n\
+         memory and one rule with a tier. What is known of callers is in SQLite: each has a tier, every tenth one limit of its own too,\n  \
+         which holds always. Of a caller with several, or with one for a time, what it has is kept apart: that is not measured.\n\
          - Nodes are processes of their own on one core. They take turns of {} ms, {} in each of {rounds} rounds, in an order in\n  \
          which each comes after each of the others as often: what disturbs the machine for longer than that disturbs all alike.\n  \
          Processor time is read when the last call of a turn is answered, and the node sleeps. All are asked the same: over\n  \

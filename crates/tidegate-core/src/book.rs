@@ -11,9 +11,9 @@ use ipnet::IpNet;
 
 use crate::pattern::Pattern;
 use crate::plan::{Found, Known, own_limit};
-use crate::quota::{Agreed, OtherName};
 use crate::recorder::{Event, ExemptBy, How, Recorder, Waypoint};
 use crate::rule::{open_parts, rule_id};
+use crate::terms::{Agreed, OtherName};
 use crate::tier::TierRef;
 use crate::{
     Algorithm, Callers, Entry, Grant, GrantedBy, KeyParts, Limit, LimitError, OwnLimit, PathEntry, Plan,

@@ -44,6 +44,8 @@ mod reserved; // charges that are settled later
 mod near; // memory that will be needed soon
 
 mod quota; // what is kept about single callers
+mod terms; // what is agreed with them
+mod shared; // what many have in common
 mod roll; // who is known at all
 mod own; // what callers have for themselves
 mod tier; // what tiers are called
@@ -76,7 +78,7 @@ pub use portable::{FORMS, Form, PORTABLE_VERSION, PortableError};
 pub use query::{Descriptor, Entry, OwnLimit, Query};
 pub use quota::{
     ADDRESS_OF_CALLER, AddressError, Below, Callers, Grant, Kept, Override, Quota, QuotaMore, QuotaUnit,
-    Quotas, Terms, Tier, override_address,
+    Quotas, Tier, override_address,
 };
 pub use recorder::{Event, ExemptBy, How, Recorder, Waypoint};
 pub use reserved::{RESERVATION_COUNTERS_MAX, RESERVATION_DIGITS, Reserved};
@@ -86,6 +88,7 @@ pub use rule::{
 };
 pub use shaper::{Reservation, Shaped, Shaper};
 pub use state::State;
+pub use terms::Terms;
 pub use tier::TierName;
 pub use time::{Micros, Tick};
 pub use verdict::{Bound, Outcome, Verdict};

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use crate::book::{Book, Domain, Matching};
 use crate::own::Own;
-use crate::quota::{Agreed, Entered, NOBODY, OtherName};
+use crate::quota::{Entered, NOBODY};
+use crate::terms::{Agreed, OtherName};
 use crate::{
     Algorithm, Ask, Callers, Charge, Descriptor, Entry, Grant, Kept, Key, LOG_AMOUNT_MAX, Limit, LimitError,
     OwnLimit, PathEntry, Query, Role, Rule, RuleDraft, Tag,

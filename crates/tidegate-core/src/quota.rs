@@ -14,14 +14,15 @@ use std::borrow::Cow;
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use arc_swap::{ArcSwap, Guard};
-use hashbrown::HashMap;
 
 use crate::own::{Numbers, Own, Owns};
 use crate::roll::{self, AskForLargePages, Roll};
-use crate::{DEPTH_MAX, Domain, Entry, Micros, TierName, Unit};
+use crate::shared::{Alike, Shared};
+use crate::terms::{Agreed, Overrides, Terms, granted};
+use crate::{DEPTH_MAX, Entry, Micros, TierName, Unit};
 
 /// What a caller may have, and in which time.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -121,12 +122,6 @@ impl Override {
     }
 }
 
-/// Is an address that of what these entries lead to below the caller's?
-#[inline]
-fn is_at<'q>(below: &Below, walked: impl Iterator<Item = &'q Entry<'q>>) -> bool {
-    below.iter().map(|(key, value)| (&**key, &**value)).eq(walked.map(|entry| (entry.key, entry.value)))
-}
-
 /// The address of an override, from its text: `default`, or `key:value` for each entry below the caller's, joined by `|` and split at the
 /// first colon. A `\` takes the meaning from the character behind it.
 pub fn override_address(text: &str) -> Result<Below, AddressError> {
@@ -197,166 +192,6 @@ pub struct QuotaMore {
     pub client: Option<Box<str>>,
 }
 
-/// What is kept about a caller besides its name. Most have a tier and nothing else, or one limit of their own besides; all who differ in no
-/// more than how much that limit is share this.
-#[derive(Debug)]
-pub struct Terms {
-    /// Its tier.
-    pub tier: Option<TierName>,
-    pub(crate) overrides: Overrides,
-    pub(crate) whitelisted: bool,
-    more: Option<Box<QuotaMore>>,
-}
-
-/// The limits that callers have for themselves.
-#[derive(Debug)]
-pub(crate) enum Overrides {
-    /// None.
-    None,
-    /// Each caller one, at this address, always. How much is kept beside who they are.
-    Each(Below),
-    /// One. It stands where its caller's terms do, and not one wait further.
-    One(Override),
-    /// Several.
-    Several(Box<[Override]>),
-}
-
-impl From<Box<[Override]>> for Overrides {
-    fn from(all: Box<[Override]>) -> Self {
-        match <[Override; 1]>::try_from(Vec::from(all)) {
-            Ok([one]) => Self::One(one),
-            Err(none) if none.is_empty() => Self::None,
-            Err(several) => Self::Several(several.into()),
-        }
-    }
-}
-
-impl Overrides {
-    /// Those that stand here.
-    fn here(&self) -> &[Override] {
-        match self {
-            Self::None | Self::Each(_) => &[],
-            Self::One(one) => std::slice::from_ref(one),
-            Self::Several(several) => several,
-        }
-    }
-}
-
-/// What is agreed with a caller: its terms, and how much the one limit is that is its own, if that is all that it has for itself.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Agreed<'t> {
-    pub(crate) terms: &'t Terms,
-    pub(crate) grant: Option<Grant>,
-}
-
-impl<'t> Agreed<'t> {
-    /// Terms in which all is said.
-    pub(crate) fn by(terms: &'t Terms) -> Self {
-        Self { terms, grant: None }
-    }
-
-    /// Has it any limit of its own?
-    #[inline]
-    pub(crate) fn has_overrides(self) -> bool {
-        !matches!(self.terms.overrides, Overrides::None)
-    }
-
-    /// What it has for itself where the entries end with its own, if that is all that it has.
-    #[inline]
-    pub(crate) fn granted_itself(self) -> Option<Grant> {
-        match &self.terms.overrides {
-            Overrides::Each(below) if below.is_empty() => self.grant,
-            _ => None,
-        }
-    }
-
-    /// What it has for itself at the end of these entries, which follow its own.
-    #[inline(never)] // Nearly all was asked by the one above.
-    pub(crate) fn granted<'q>(
-        self,
-        walked: impl Iterator<Item = &'q Entry<'q>> + Clone,
-        now: Micros,
-    ) -> Option<Grant> {
-        match &self.terms.overrides {
-            Overrides::Each(below) => self.grant.filter(|_| is_at(below, walked)),
-            overrides => granted(overrides.here(), walked, now),
-        }
-    }
-}
-
-impl Terms {
-    /// What it takes in memory, as far as can be told: what allocators add is rounded. The name of the tier is shared.
-    fn bytes(&self) -> usize {
-        const COUNTS: usize = 2 * size_of::<usize>(); // Of an `Arc`.
-        let text = |text: &str| allocated(text.len());
-        let overrides = self.overrides.here().iter().map(|one| {
-            let levels = one.below.iter().map(|(key, value)| text(key) + text(value));
-            allocated(size_of_val(&*one.below)) + levels.sum::<usize>()
-        });
-        let more = self.more.as_deref().map_or(0, |more| {
-            let texts = [&more.domain, &more.user, &more.client].into_iter().flatten().map(|one| text(one));
-            allocated(size_of::<QuotaMore>()) + texts.sum::<usize>()
-        });
-        let own = allocated(COUNTS + size_of::<Own>()) + more;
-        let apart = match &self.overrides {
-            Overrides::None | Overrides::Each(_) | Overrides::One(_) => 0,
-            Overrides::Several(several) => allocated(size_of_val(&**several)),
-        };
-        own + apart + overrides.sum::<usize>()
-    }
-
-    /// Is it about a caller in this domain?
-    #[inline]
-    pub(crate) fn is_of(&self, domain: &Domain) -> bool {
-        match self.more.as_ref().and_then(|more| more.domain.as_deref()) {
-            Some(name) => *name == *domain.name,
-            None => domain.is_default,
-        }
-    }
-
-    /// Is the caller called anything besides its own name?
-    #[inline]
-    pub(crate) fn has_names(&self) -> bool {
-        self.more.is_some()
-    }
-
-    /// What the caller is called besides its own name, as the entry that says so.
-    pub(crate) fn name(&self, by: OtherName) -> Option<Entry<'_>> {
-        let more = self.more.as_deref()?;
-        let (key, value) = match by {
-            OtherName::User => ("user_id", &more.user),
-            OtherName::Client => ("client_id", &more.client),
-        };
-        Some(Entry { key, value: value.as_deref()? })
-    }
-}
-
-/// What so many bytes take of an allocator, whose smallest steps are of sixteen.
-fn allocated(bytes: usize) -> usize {
-    bytes.next_multiple_of(16)
-}
-
-/// How a caller may be called besides its own name.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum OtherName {
-    User,
-    Client,
-}
-
-impl OtherName {
-    pub(crate) const ALL: [Self; 2] = [Self::User, Self::Client];
-}
-
-/// What holds at the end of these entries, which follow the caller's.
-pub(crate) fn granted<'q>(
-    overrides: &[Override],
-    walked: impl Iterator<Item = &'q Entry<'q>> + Clone,
-    now: Micros,
-) -> Option<Grant> {
-    let holds = |one: &&Override| one.from <= now && now < one.until && is_at(&one.below, walked.clone());
-    overrides.iter().find(holds).map(|one| one.grant)
-}
-
 /// What is kept about a caller besides its name, in the hand of somebody who looks at it.
 #[derive(Clone, Debug)]
 pub enum Kept<'q> {
@@ -421,58 +256,6 @@ struct Changing {
     numbers: Numbers,
 }
 
-/// What callers share who have nothing but a tier, or a limit of their own at the same address besides; each by a number that it keeps for
-/// ever: whoever has the number needs no lock. So there is a bound on how many there may be, far above what anybody sells; who comes later
-/// has it for itself.
-#[derive(Debug)]
-struct Shared {
-    numbers: Mutex<HashMap<Alike, u16>>,
-    /// In parts that are made when they are needed.
-    parts: [OnceLock<Box<[OnceLock<Terms>]>>; SHARED_PARTS],
-}
-
-const SHARED_PARTS: usize = 256;
-const SHARED_PART: usize = 256;
-
-/// What callers have in common who share their terms.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct Alike {
-    tier: Option<Arc<str>>,
-    whitelisted: bool,
-    /// Where each has a limit of its own.
-    own_at: Option<Below>,
-}
-
-impl Default for Shared {
-    fn default() -> Self {
-        Self { numbers: Mutex::default(), parts: [const { OnceLock::new() }; SHARED_PARTS] }
-    }
-}
-
-impl Shared {
-    /// The number of what callers share who have this in common; none if there are too many.
-    fn number(&self, alike: Alike) -> Option<u16> {
-        let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(number) = numbers.get(&alike) {
-            return Some(*number);
-        }
-        let number = u16::try_from(numbers.len()).ok()?;
-        let part = self.parts[usize::from(number) / SHARED_PART]
-            .get_or_init(|| (0..SHARED_PART).map(|_| OnceLock::new()).collect());
-        let Alike { tier, whitelisted, own_at } = alike.clone();
-        let overrides = own_at.map_or(Overrides::None, Overrides::Each);
-        let terms = Terms { tier: tier.map(TierName::new), overrides, whitelisted, more: None };
-        part[usize::from(number) % SHARED_PART].get_or_init(|| terms);
-        numbers.insert(alike, number);
-        Some(number)
-    }
-
-    #[inline]
-    fn get(&self, number: u16) -> Option<&Terms> {
-        self.parts[usize::from(number) / SHARED_PART].get()?[usize::from(number) % SHARED_PART].get()
-    }
-}
-
 /// A tier, as the control plane knows it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Tier {
@@ -524,7 +307,10 @@ impl Quotas {
 
     /// What all of them take in memory, the tables included.
     pub fn bytes(&self) -> usize {
-        self.bytes.load(Ordering::Relaxed) + self.roll.load().bytes() + self.owns.bytes()
+        self.bytes.load(Ordering::Relaxed)
+            + self.shared.bytes()
+            + self.roll.load().bytes()
+            + self.owns.bytes()
     }
 
     /// What requests are planned by at a time; none if nothing is kept.
@@ -751,6 +537,7 @@ pub(crate) enum Entered<'k> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shared::{SHARED_MAX, WITH_ADDRESSES_MAX};
 
     /// A limit that callers have for themselves alone, because it does not hold always.
     fn for_a_time(amount: u32) -> Override {
@@ -881,16 +668,40 @@ mod tests {
     #[test]
     fn more_tiers_than_can_be_shared_are_kept_all_the_same() {
         let quotas = Quotas::default();
-        let tiers = SHARED_PARTS * SHARED_PART + 2;
+        let tiers = SHARED_MAX + 2;
         for number in 0..tiers {
             quotas.put(quota(&number.to_string(), &number.to_string()));
         }
-        for number in [0, 1, SHARED_PART, tiers / 2, tiers - 3, tiers - 2, tiers - 1] {
+        for number in [0, 1, 256, tiers / 2, tiers - 3, tiers - 2, tiers - 1] {
             let kept = quotas.of(&number.to_string()).expect("a record");
             assert_eq!(kept.tier.as_deref(), Some(&*number.to_string()));
-            let is_shared = number < SHARED_PARTS * SHARED_PART;
+            let is_shared = number < SHARED_MAX;
             assert_eq!(matches!(kept, Kept::Shared(..)), is_shared, "{number}");
         }
+    }
+
+    #[test]
+    fn however_many_addresses_there_are_tiers_have_room() {
+        let quotas = Quotas::default();
+        let put = |number: usize| {
+            let below = override_address(&format!("user:{number}")).expect("an address");
+            let own = Override::new(below, Grant { amount: 7, unit: QuotaUnit::Day });
+            quotas.put(Quota { overrides: [own].into(), ..quota(&number.to_string(), "pro") });
+        };
+        let before = quotas.shared.bytes();
+        (0..WITH_ADDRESSES_MAX).for_each(put);
+        assert_eq!(quotas.bytes.load(Ordering::Relaxed), 0, "all of it is shared");
+        assert!(quotas.shared.bytes() > before + WITH_ADDRESSES_MAX * 200, "and told");
+        put(WITH_ADDRESSES_MAX);
+        put(0);
+        quotas.put(quota("late", "new"));
+        let of = |number: usize| quotas.of(&number.to_string()).expect("a record");
+        assert!(matches!(of(WITH_ADDRESSES_MAX), Kept::Own(_)) && matches!(of(0), Kept::Shared(..)));
+        assert_eq!(
+            *of(WITH_ADDRESSES_MAX).overrides()[0].below,
+            *override_address("user:16384").expect("one")
+        );
+        assert!(matches!(quotas.of("late"), Some(Kept::Shared(..))));
     }
 
     #[test]
@@ -975,29 +786,6 @@ mod tests {
     }
 
     #[test]
-    fn an_override_is_at_its_address_and_nowhere_else() {
-        let below = |levels: &[(&str, &str)]| -> Below {
-            levels.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect()
-        };
-        let one = |levels: &[(&str, &str)], amount| {
-            Override::new(below(levels), Grant { amount, unit: QuotaUnit::Minute })
-        };
-        let overrides = [one(&[], 1), one(&[("a", "b")], 2), one(&[("a", "b"), ("c", "d")], 3)];
-        let ask = |entries: &[Entry<'_>]| {
-            granted(&overrides, entries.iter(), Micros::new(5)).map(|grant| grant.amount)
-        };
-        let entry = |key: &'static str, value: &'static str| Entry { key, value };
-        assert_eq!(ask(&[]), Some(1));
-        assert_eq!(ask(&[entry("a", "b")]), Some(2));
-        assert_eq!(ask(&[entry("a", "b"), entry("c", "d")]), Some(3));
-        for other in
-            [&[entry("a", "c")][..], &[entry("c", "d")], &[entry("a", "b"), entry("c", "d"), entry("a", "b")]]
-        {
-            assert_eq!(ask(other), None, "{other:?}");
-        }
-    }
-
-    #[test]
     fn addresses_are_read_as_they_are_written() {
         let read = |text: &str| -> Result<Vec<(String, String)>, AddressError> {
             let levels = override_address(text)?;
@@ -1017,13 +805,5 @@ mod tests {
         }
         assert_eq!(read("a:b\\"), Err(AddressError::Unfinished));
         assert_eq!(read(&vec!["a:b"; DEPTH_MAX + 1].join("|")), Err(AddressError::TooLong));
-    }
-
-    #[test]
-    fn an_override_holds_from_its_first_instant_to_before_its_last() {
-        let mut one = Override::new(Box::new([]), Grant { amount: 1, unit: QuotaUnit::Day });
-        (one.from, one.until) = (Micros::new(10), Micros::new(20));
-        let holds = |now| granted(std::slice::from_ref(&one), [].iter(), Micros::new(now)).is_some();
-        assert_eq!([9, 10, 19, 20].map(holds), [false, true, true, false]);
     }
 }
