@@ -54,16 +54,15 @@ impl Inside {
         rules: &'static str,
         fault: Option<fn(&Query<'_>)>,
     ) -> Self {
-        Self::telling(RefusalLog::new(0, 1), quotas, store, rules, fault)
+        Self::changed(quotas, store, rules, |node| node.fault = fault)
     }
 
-    /// The same, that tells of refusals.
-    pub(crate) fn telling(
-        refusals: RefusalLog,
+    /// The same, that differs in whatever `change` does to it.
+    pub(crate) fn changed(
         quotas: Arc<Quotas>,
         store: Store,
         rules: &'static str,
-        fault: Option<fn(&Query<'_>)>,
+        change: impl FnOnce(&mut Node),
     ) -> Self {
         let clock = ManualClock::at(START.get());
         let files = RuleFiles { texts: vec![("rules.yaml".into(), rules.into())], ..RuleFiles::default() };
@@ -76,7 +75,7 @@ impl Inside {
         let (rules, _) =
             live.unwrap_or_else(|loaded| panic!("{}", loaded.report.render(&loaded.sources, Style::Plain)));
         let places = || Places::new(PlaceLimits { all: 100, of_peer: 100 });
-        let node = Node {
+        let mut node = Node {
             decides: true,
             rules,
             xds: None,
@@ -86,7 +85,7 @@ impl Inside {
             failures: StoreFailures::default(),
             clock: Clock::from(&clock),
             metrics: Metrics::new(1),
-            refusals,
+            refusals: RefusalLog::new(0, 1),
             top: TopKeys::new(1),
             receipts: Receipts::default(),
             internal_calls: None,
@@ -103,8 +102,9 @@ impl Inside {
             build: Build { version: "0", commit: "none", profile: "test" },
             stand_in: None,
             aside: tokio::sync::Semaphore::new(1),
-            fault,
+            fault: None,
         };
+        change(&mut node);
         let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
         let tasks = LocalSet::new();
         let core = tasks.block_on(&runtime, async { Core::new(0, Arc::new(node)) });
@@ -135,9 +135,9 @@ impl Inside {
         Ok(Response::decode(out.as_slice()).expect("a response"))
     }
 
-    /// How many refusals were told of in a file of their own.
-    pub(crate) fn told(&self) -> u64 {
-        self.core.node.refusals.file_counts().map_or(0, |(written, _)| written)
+    /// The node itself.
+    pub(crate) fn node(&self) -> &Node {
+        &self.core.node
     }
 
     /// Lets the same node serve HTTP, on a thread of its own; gives where.

@@ -7,15 +7,16 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use proptest::prelude::*;
 use prost::Message as _;
 use tidegate_core::{Grant, Micros, Override, Query, Quota, QuotaUnit, Quotas};
 use tidegate_counters::{Memory, MemorySize, Store};
-use tidegate_server::Protocol;
 use tidegate_server::rls::SHOULD_RATE_LIMIT;
+use tidegate_server::{INTERNAL_CALL, InternalCalls, Protocol, sign};
 use tidegate_telemetry::RefusalLog;
 
-use crate::node::{Descriptor, Entry, Inside, Request, Response, START};
+use crate::node::{Descriptor, Entry, Inside, Request, Response, START, http};
 
 const RULES: &str = "
 domain: shop
@@ -167,7 +168,9 @@ fn each_refusal_is_told_with_the_trace_of_its_own_call() {
     let refusals = RefusalLog::new(0, 1).with_file(path.clone(), 100, 1 << 20, 1).expect("a file");
     let memory = Memory::new(MemorySize::of_bytes(1 << 20), START).expect("a megabyte");
     let rules = "{ domain: shop, descriptors: [{ key: deny, rate_limit: { limit: 0/1h } }] }";
-    let node = Inside::telling(refusals, Arc::default(), Store::Memory(Arc::new(memory)), rules, None);
+    let node = Inside::changed(Arc::default(), Store::Memory(Arc::new(memory)), rules, |node| {
+        node.refusals = refusals;
+    });
     let message = message("shop", &[&[("deny", "a")]]);
     // Two of each trace one after the other, then some without any.
     let traces = (0..8).map(|call| (call < 6).then(|| format!("{:032x}", call / 2 + 1)));
@@ -183,13 +186,41 @@ fn each_refusal_is_told_with_the_trace_of_its_own_call() {
     assert_eq!(say(&node, std::iter::once((framed.collect(), traces.len()))).len(), traces.len());
     let is_told = |_: &usize| {
         std::thread::park_timeout(Duration::from_millis(1));
-        node.told() == traces.len() as u64
+        node.node().refusals.file_counts() == Some((traces.len() as u64, 0))
     };
     assert!((0..10_000).any(|at| is_told(&at)), "all are told");
     let told = std::fs::read_to_string(&path).expect("the file");
     let of_line = |line: &str| Some(line.split_once("\"trace_id\":\"")?.1[..32].to_owned());
     assert_eq!(told.lines().map(of_line).collect::<Vec<_>>(), traces);
     std::fs::remove_dir_all(&folder).expect("removed");
+}
+
+/// Who says that it is one of us has to show it with every call, also where all say the same.
+#[test]
+fn each_call_that_says_it_is_from_inside_is_verified() {
+    const SECRET: &[u8] = b"a secret of some length";
+    let memory = Memory::new(MemorySize::of_bytes(1 << 20), START).expect("a megabyte");
+    let calls = InternalCalls::new(vec![SECRET.to_vec()], Duration::from_secs(60)).expect("a secret");
+    let node = Inside::changed(Arc::default(), Store::Memory(Arc::new(memory)), RULES, |node| {
+        node.internal_calls = Some(ArcSwap::from_pointee(calls));
+    });
+    let (message, header) =
+        (message("shop", &[&[("deny", "a")]]), sign(SECRET, None, START.get() / 1_000_000));
+    // Some from inside, then as many from outside, then some from inside again.
+    let is_inside = |call: u32| !(4..8).contains(&call);
+    let framed = (0..12).flat_map(|call| {
+        let more = [(INTERNAL_CALL, header.as_str())];
+        call_with(2 * call + 1, &message, false, if is_inside(call) { &more } else { &[] })
+    });
+    let said = say(&node, std::iter::once((framed.collect(), 12)));
+    let code = |frames: &Vec<(u8, Vec<u8>)>| {
+        let data = frames.iter().find(|(kind, _)| *kind == 0).expect("an answer");
+        Response::decode(&data.1[5..]).expect("a response").overall_code
+    };
+    let codes: Vec<i32> = said.values().map(code).collect();
+    assert_eq!(codes, [1, 1, 1, 1, 1, 1, 1, 2, 1, 1, 1, 1], "three from outside have room");
+    let page = http(node.serve(), "GET", "/metrics", "");
+    assert!(page.contains("tidegate_internal_calls_total{result=\"verified\"} 8\n"), "{page}");
 }
 
 /// Ids are made where somebody asks for them: each call that takes places has one of its own.
