@@ -5,18 +5,14 @@
 
 use std::hint::black_box;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::time::Duration;
 
 use gungraun::{library_benchmark, library_benchmark_group, main};
-use tidegate_clock::{Clock, ManualClock};
-use tidegate_config::{LiveRules, RuleFiles};
-use tidegate_core::{Grant, Micros, OnStoreFailure, Override, Quota, QuotaUnit, Quotas, Secret};
-use tidegate_counters::{Memory, MemorySize, Store};
-use tidegate_server::{
-    Asker, Core, InForce, Node, PlaceLimits, Places, Receipts, ReplyStyle, Standing, StoreFailures, at_once,
-};
-use tidegate_telemetry::{Build, Metrics, RefusalLog, TopKeys};
+use tidegate_core::{Grant, Override, Quota, QuotaUnit, Quotas};
+use tidegate_server::{Asker, Core, Standing, at_once};
+
+use node::{NOW, node};
+
+mod node; // who is asked
 
 const RULES: &str = "
 domain: api_platform
@@ -31,8 +27,6 @@ descriptors:
   - key: once
     rate_limit: { limit: 1/1h, algorithm: fixed_window }
 ";
-/// Any time will do.
-const NOW: Micros = Micros::from_secs(1_800_000_000);
 
 /// One call, ready to be made. Leaked on purpose: nothing is dropped while it counts.
 struct Prepared {
@@ -83,43 +77,11 @@ fn known(descriptors: &[&[(&str, &str)]], has_override: bool) -> &'static mut Pr
 }
 
 fn ready(descriptors: &[&[(&str, &str)]], quotas: Arc<Quotas>) -> &'static mut Prepared {
-    let files = RuleFiles { texts: vec![("rules".into(), RULES.into())], ..RuleFiles::default() };
-    let rules = LiveRules::start_with(files, Secret::new([7; 16]), move |book, before| {
-        InForce::new(book.with_default_domain(None), 1, before).with_quotas(&quotas)
-    });
-    let Ok((rules, _)) = rules else { panic!("the rules are not valid") };
-    let places = || Places::new(PlaceLimits { all: 1, of_peer: 1 });
-    let node = Node {
-        decides: true,
-        rules,
-        store: Store::Memory(Arc::new(Memory::new(MemorySize::of_bytes(1 << 20), NOW).expect("memory"))),
-        xds: None,
-        control: None,
-        ledger: None,
-        failures: StoreFailures::default(),
-        clock: Clock::from(&ManualClock::at(NOW.get())),
-        metrics: Metrics::new(1),
-        refusals: RefusalLog::new(0, 1),
-        top: TopKeys::new(1),
-        receipts: Receipts::default(),
-        internal_calls: None,
-        internal_domain: None,
-        default_domain: None,
-        on_failure: OnStoreFailure::Allow,
-        deadline: Duration::from_millis(15),
-        rls: ReplyStyle::default(),
-        http: ReplyStyle::default(),
-        draining: AtomicBool::new(false),
-        places: [places(), places()],
-        started_us: NOW.get(),
-        reloaded_us: AtomicU64::new(NOW.get()),
-        build: Build::default(),
-        stand_in: None,
-        aside: tokio::sync::Semaphore::new(1),
-        fault: None,
+    let mut prepared = Prepared {
+        core: Core::new(0, Arc::new(node(RULES, quotas))),
+        message: message(descriptors),
+        out: Vec::new(),
     };
-    let mut prepared =
-        Prepared { core: Core::new(0, Arc::new(node)), message: message(descriptors), out: Vec::new() };
     for _ in 0..3 {
         // So that everything has grown, and the counter is there.
         prepared.out.clear();

@@ -38,7 +38,7 @@ pub(crate) fn details() -> String {
          {SMOKE}  with those who are there already: does it run at all?\n  \
          {FULL}   the whole, one after the other: {whole}.\n          \
          Ten million keys, 10 to 100 000 rules, 1 to 10 takes. Hours, and {FULL_GB} GB; what fails is named at the end\n  \
-         {WRITE}  write bench/results/field.md, field.json and plots, to be committed, instead of printing; with {FULL} all pages\n\n\
+         {WRITE}  write bench/results/field.md, field.json and plots too, to be committed; with {FULL} all pages\n\n\
          field: the same by its name, and nothing else.\n  \
          {FULL}   ten million keys, longer turns, one table of the page after the other: more than an hour, and {FULL_GB} GB\n\n\
          accuracy: asks everybody of that comparison for a few keys far above their limit, without a pause and in bursts at the edge of a\n\
@@ -46,21 +46,21 @@ pub(crate) fn details() -> String {
          minutes.\n  \
          {QUICK}  few bursts, a minute\n  \
          {SMOKE}  with those who are there already: does it run at all?\n  \
-         {WRITE}  write bench/results/accuracy.md and accuracy.json, to be committed, instead of printing\n\n\
+         {WRITE}  write bench/results/accuracy.md and accuracy.json too, to be committed\n\n\
          strangers: calls a node by generators that we did not write (ghz and h2load over gRPC, wrk over HTTP) in \
          turns with ours, holds what\n\
          each says against what the node counted, accounts for every call of mixed loads, and sends h2spec to every port. Three minutes;\n\
          ghz and h2spec are built by Go into the user's cache folder, once.\n  \
          {QUICK}  short turns, a minute\n  \
          {SMOKE}  with those who are there already: does it run at all?\n  \
-         {WRITE}  write bench/results/strangers.md and strangers.json, to be committed, instead of printing\n\n\
+         {WRITE}  write bench/results/strangers.md and strangers.json too, to be committed\n\n\
          growth: calls nodes of ours that differ in one number (10 to 100 000 rules, 1 to 10 takes, 100 000 keys and more) in turns, and\n\
          prints Markdown: what a decision costs by the smallest of its kind, memory, and what the first keys after a start wait. Four\n\
          minutes.\n  \
          {QUICK}  short turns, a minute\n  \
          {FULL}   ten million keys\n  \
          {SMOKE}  few of everything: does it run at all?\n  \
-         {WRITE}  write bench/results/growth.md and growth.json, to be committed, instead of printing\n\n\
+         {WRITE}  write bench/results/growth.md and growth.json too, to be committed\n\n\
          steps: prints a Markdown table of the steps and lookups in bench/benches beside {BASELINE}.\n  \
          {SAVE}   write the counts to that file, to be committed\n\
          It needs valgrind, which is installed where that needs no password, and gungraun-runner, which is built once\n\

@@ -13,10 +13,10 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 use tidegate_clock::Stopwatch;
 
 use crate::client::{Client, Connection, Ended};
-use crate::http::Http;
 use crate::plan::{Load, Span, after_others};
 use crate::requests::Requests;
 use crate::results::{Counts, Latency};
+use crate::single::Single;
 use crate::tally::Tally;
 
 /// How long calls that are in flight at the end may take.
@@ -51,7 +51,7 @@ pub struct Used {
 pub fn closed(calls: &Calls<'_>, load: Load, span: Span, calls_max: Option<u64>) -> Result<Counts, String> {
     match calls.requests.speech().path() {
         Some(_) => closed_by::<Client>(calls, load, span, calls_max),
-        None => closed_by::<Http>(calls, load, span, calls_max),
+        None => closed_by::<Single>(calls, load, span, calls_max),
     }
 }
 
@@ -121,7 +121,7 @@ pub fn by_turns(
 pub fn open(calls: &Calls<'_>, load: Load, rate: u32, span: Span) -> Result<(Counts, Latency), String> {
     match calls.requests.speech().path() {
         Some(_) => open_by::<Client>(calls, load, rate, span),
-        None => open_by::<Http>(calls, load, rate, span),
+        None => open_by::<Single>(calls, load, rate, span),
     }
 }
 
@@ -162,8 +162,13 @@ fn open_by<C: Connection>(
         if now_ns > end_ns + DRAIN_MAX.as_nanos() as u64 {
             return Err(format!("{in_flight} calls have not ended in {DRAIN_MAX:?}"));
         }
-        let until_next =
-            if all_begun { WAIT_MAX } else { Duration::from_nanos(due_ns(number).saturating_sub(now_ns)) };
+        // A call that is due and has no room gets it from an answer. To look for that all the time would take the core of whoever else is
+        // on it, a store for one.
+        let until_next = match due_ns(number).saturating_sub(now_ns) {
+            0 => WAIT_MAX,
+            _ if all_begun => WAIT_MAX,
+            left_ns => Duration::from_nanos(left_ns),
+        };
         swarm.turn(until_next.min(WAIT_MAX), |ended| {
             all.add(ended.outcome);
             if ended.mark >= warm_ns {

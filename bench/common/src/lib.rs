@@ -18,7 +18,9 @@ pub mod relay; // what a node asks it
 pub mod plain; // the same without a node
 
 pub mod client; // one connection, of gRPC
-pub mod http; // one of HTTP/1.1
+pub mod single; // one with a call at a time
+mod http; // … where its answer ends in HTTP/1.1,
+mod resp; // … and in RESP
 pub mod generator; // many of them, closed loop and open
 pub mod tally; // what became of calls
 pub mod accounting; // … held against what the node says

@@ -19,9 +19,10 @@ pub enum Place {
 }
 
 impl Cores {
-    /// The first and the last that we may use; none if there is only one.
+    /// The first and the last that we may use; none if there is only one, or nobody may be kept on one.
     pub fn find() -> Option<Self> {
         let allowed = sched_getaffinity(None).ok()?;
+        sched_setaffinity(None, &allowed).ok()?; // Where it is now: some machines let nobody say so.
         let mut cores = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core));
         let server = cores.next()?;
         Some(Self { server, generator: cores.next_back()? })

@@ -61,6 +61,15 @@ impl Requests {
         self.push_bytes(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes());
     }
 
+    /// Adds a command of RESP: an array of strings.
+    pub fn push_command(&mut self, words: &[&str]) {
+        let mut text = format!("*{}\r\n", words.len());
+        for word in words {
+            text += &format!("${}\r\n{word}\r\n", word.len());
+        }
+        self.push_bytes(text.as_bytes());
+    }
+
     fn push_bytes(&mut self, bytes: &[u8]) {
         self.bytes.extend(bytes);
         self.ends.push(self.bytes.len() as u32);
@@ -122,6 +131,13 @@ mod tests {
             entries.iter().map(|entry| &*entry.value).collect::<Vec<_>>()
         };
         assert_eq!((message.hits_addend, values(0), values(1)), (7, vec!["a"], vec!["b", "c"]));
+    }
+
+    #[test]
+    fn a_command_says_how_many_words_it_has_and_how_long_they_are() {
+        let mut requests = Requests::of(Speech::Resp);
+        requests.push_command(&["THROTTLE", "ü", ""]);
+        assert_eq!(requests.get(0), "*3\r\n$8\r\nTHROTTLE\r\n$2\r\nü\r\n$0\r\n\r\n".as_bytes());
     }
 
     #[test]

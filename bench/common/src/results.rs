@@ -106,7 +106,7 @@ pub struct Latency {
     /// All of them.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub most_ns: u64,
-    /// How late the generator was itself with the hundredth that it was latest with.
+    /// How late those began that began latest, but for a hundredth: nobody ran on the generator's core, or too many were in flight.
     pub late_p99_ns: u64,
 }
 

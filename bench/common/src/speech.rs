@@ -3,6 +3,7 @@
 use crate::client::{Outcome, SHOULD_RATE_LIMIT};
 use crate::messages::{OK, OVER_LIMIT};
 use crate::requests::PREFIX_BYTES;
+use crate::resp::NUMBERS;
 
 /// The one call of throttlecrab-server.
 const THROTTLE: &str = "/throttlecrab.RateLimiter/Throttle";
@@ -19,6 +20,8 @@ pub enum Speech {
     HttpStatus,
     /// HTTP/1.1, where a body of JSON says `"allowed"`.
     HttpBody,
+    /// RESP: throttlecrab's `THROTTLE`, where the first of five numbers is 1 or 0.
+    Resp,
 }
 
 impl Speech {
@@ -27,7 +30,7 @@ impl Speech {
         match self {
             Self::Rls => Some(SHOULD_RATE_LIMIT),
             Self::Throttle => Some(THROTTLE),
-            Self::HttpStatus | Self::HttpBody => None,
+            Self::HttpStatus | Self::HttpBody | Self::Resp => None,
         }
     }
 
@@ -60,6 +63,15 @@ impl Speech {
             (Self::HttpStatus, 429) => Outcome::Refused,
             (Self::HttpBody, 200) if has(br#""allowed":true"#) => Outcome::Admitted,
             (Self::HttpBody, 200) if has(br#""allowed":false"#) => Outcome::Refused,
+            _ => Outcome::Failed,
+        }
+    }
+
+    /// What an answer of RESP says; one without numbers is an error.
+    pub(crate) fn returned(self, numbers: Option<[i64; NUMBERS]>) -> Outcome {
+        match (self, numbers) {
+            (Self::Resp, Some([1, ..])) => Outcome::Admitted,
+            (Self::Resp, Some([0, ..])) => Outcome::Refused,
             _ => Outcome::Failed,
         }
     }
@@ -101,6 +113,15 @@ mod tests {
             (Speech::HttpBody, 200, "{}", Outcome::Failed),
         ] {
             assert_eq!(speech.answered(status, body.as_bytes()), outcome, "{speech:?} {status} {body}");
+        }
+        for (speech, numbers, outcome) in [
+            (Speech::Resp, Some([1, 5, 4, 1, 0]), Outcome::Admitted),
+            (Speech::Resp, Some([0, 5, 0, 1, 1]), Outcome::Refused),
+            (Speech::Resp, Some([2, 5, 0, 1, 1]), Outcome::Failed),
+            (Speech::Resp, None, Outcome::Failed),
+            (Speech::HttpBody, Some([1, 5, 4, 1, 0]), Outcome::Failed),
+        ] {
+            assert_eq!(speech.returned(numbers), outcome, "{speech:?} {numbers:?}");
         }
     }
 }

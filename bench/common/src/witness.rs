@@ -7,9 +7,9 @@ use tidegate_clock::Stopwatch;
 
 use crate::client::{Client, Connection, Outcome};
 use crate::generator::{Calls, DRAIN_MAX, Swarm, WAIT_MAX};
-use crate::http::Http;
 use crate::plan::Load;
 use crate::results::Latency;
+use crate::single::Single;
 use crate::tally::Tally;
 use crate::windows::Admission;
 
@@ -49,7 +49,7 @@ impl Until {
 pub fn watch(calls: &Calls<'_>, load: Load, watch: &Stopwatch, until: Until) -> Result<Vec<Seen>, String> {
     match calls.requests.speech().path() {
         Some(_) => watch_by::<Client>(calls, load, watch, until),
-        None => watch_by::<Http>(calls, load, watch, until),
+        None => watch_by::<Single>(calls, load, watch, until),
     }
 }
 

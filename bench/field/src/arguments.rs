@@ -23,7 +23,7 @@ pub(crate) enum Request {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Run {
     pub(crate) extent: Extent,
-    /// To the files that are published, instead of the terminal.
+    /// To the files that are published, too.
     pub(crate) write: bool,
 }
 

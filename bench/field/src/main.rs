@@ -56,10 +56,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// Measures all that the plan names and prints it, or writes it where it is published.
+/// Measures all that the plan names and prints it, and writes it where it is published if it is to.
 fn run_all(run: Run) -> Result<(), String> {
     let results = measure::all(&Plan::of(run.extent))?;
-    pages::publish(run.write, "field", results.json(), report::markdown(&results))?;
+    pages::publish(run.write, run.extent.name(), results.json(), report::markdown(&results))?;
     if run.write {
         let plots = plot::all(&results);
         let plots: Vec<_> = plots.iter().map(|(name, text)| (&**name, text.clone())).collect();

@@ -10,6 +10,7 @@ use tidegate_bench_common::relay::Relay;
 use tidegate_bench_common::requests::Requests;
 use tidegate_bench_common::results::Counts;
 use tidegate_bench_common::store::Store;
+use tidegate_clock::Stopwatch;
 
 use crate::machine::Machine;
 use crate::peers::{self, Family, Install, Peer, Site};
@@ -25,13 +26,14 @@ const ONE: Load = Load { connections: 1, streams: 1 };
 
 /// Measures all that the plan names.
 pub(crate) fn all(plan: &Plan) -> Result<Results, String> {
-    let machine = Machine::here();
+    let (watch, machine) = (Stopwatch::start(), Machine::here());
     let cores = Cores::find();
     let store = Store::start(cores)?;
     let machine = machine.with(&store)?.with_go();
     let mut results = Results {
         extent: plan.extent,
         machine,
+        took_s: None,
         keys: plan.keys,
         rounds: plan.rounds,
         peers: Vec::new(),
@@ -51,6 +53,7 @@ pub(crate) fn all(plan: &Plan) -> Result<Results, String> {
         results.missing.extend(bench.missing);
         results.broken.extend(bench.broken);
     }
+    results.took_s = Some(watch.elapsed().as_secs());
     Ok(results)
 }
 
@@ -111,7 +114,7 @@ impl<'a> Bench<'a> {
                     bench.rows.push(row);
                 }
                 // Without ours there is nothing to compare with.
-                Err(trouble) if peer.word() == Family::Memory.ours() => return Err(trouble.into()),
+                Err(trouble) if peer.word() == peer.family().ours() => return Err(trouble.into()),
                 Err(Trouble::Sums(reason)) => return Err(reason),
                 Err(Trouble::Work(reason)) => {
                     eprintln!("{} is left out: {reason}", peer.title());
@@ -165,24 +168,8 @@ impl<'a> Bench<'a> {
 
     /// A round: in each family ours, a peer, ours, the next, and ours.
     fn round(&self) -> Vec<Turn> {
-        let mut round = Vec::new();
-        for family in Family::ALL {
-            let of = |(at, subject): (usize, &Subject)| {
-                (subject.peer.family() == family).then_some((at, subject.peer.word() == family.ours()))
-            };
-            let all: Vec<(usize, bool)> = self.subjects.iter().enumerate().filter_map(of).collect();
-            let Some(ours) = all.iter().find(|(_, is_ours)| *is_ours).map(|(at, _)| Turn::Subject(*at))
-            else {
-                continue;
-            };
-            let plain = (family == Family::Redis && !self.recorded.is_empty()).then_some(Turn::Plain);
-            let others = all.iter().filter(|(_, is_ours)| !is_ours).map(|(at, _)| Turn::Subject(*at));
-            round.push(ours);
-            for other in others.chain(plain) {
-                round.extend([other, ours]);
-            }
-        }
-        round
+        let peers: Vec<&dyn Peer> = self.subjects.iter().map(|subject| subject.peer).collect();
+        round_of(&peers, !self.recorded.is_empty())
     }
 
     fn closed(&mut self) -> Result<Vec<ClosedTurn>, String> {
@@ -270,6 +257,22 @@ impl<'a> Bench<'a> {
     }
 }
 
+fn round_of(peers: &[&dyn Peer], has_plain: bool) -> Vec<Turn> {
+    let mut round = Vec::new();
+    for family in Family::ALL {
+        let all = || peers.iter().enumerate().filter(|(_, peer)| peer.family() == family);
+        let is_ours = |peer: &dyn Peer| peer.word() == family.ours();
+        let Some((ours, _)) = all().find(|(_, peer)| is_ours(**peer)) else { continue };
+        let plain = (family == Family::Redis && has_plain).then_some(Turn::Plain);
+        let others = all().filter(|(_, peer)| !is_ours(**peer)).map(|(at, _)| Turn::Subject(at));
+        round.push(Turn::Subject(ours));
+        for other in others.chain(plain) {
+            round.extend([other, Turn::Subject(ours)]);
+        }
+    }
+    round
+}
+
 /// A share of what somebody answered in a second of the wall in a closed loop, in the median round.
 fn rate(closed: &[ClosedTurn], peer: &str, pace: Pace) -> Option<u32> {
     let turns = closed.iter().filter(|turn| turn.peer == peer && turn.press == Press::Full);
@@ -280,6 +283,22 @@ fn rate(closed: &[ClosedTurn], peer: &str, pace: Pace) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ours_has_its_turn_just_before_and_just_after_each_of_the_others() {
+        let peers = ["limitador", "tidegate", "bare", "tidegate_redis", "reference", "nginx"]
+            .map(|word| peers::named(word).expect("a peer"));
+        let [limitador, ours, bare, ours_redis, reference] = [0, 1, 2, 3, 4].map(Turn::Subject);
+        let memory = [ours, limitador, ours, bare, ours];
+        let redis = [ours_redis, reference, ours_redis];
+        assert_eq!(
+            round_of(&peers, false),
+            [&memory[..], &redis].concat(),
+            "who has none of ours beside it has no turn"
+        );
+        let with_plain = [&memory[..], &redis, &[Turn::Plain, ours_redis]].concat();
+        assert_eq!(round_of(&peers, true), with_plain);
+    }
 
     #[test]
     fn a_pace_is_a_share_of_what_the_same_server_did() {

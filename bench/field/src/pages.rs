@@ -2,15 +2,15 @@
 
 use crate::published as folder;
 
-/// Prints a page, or writes it and its raw numbers where they are published, as `NAME.md` and `NAME.json`.
+/// Prints a page, and writes it and its raw numbers where they are published, as `NAME.md` and `NAME.json`, if it is to.
 pub(crate) fn publish(
     write_it: bool,
     name: &str,
     json: serde_json::Result<String>,
     markdown: String,
 ) -> Result<(), String> {
+    println!("{markdown}");
     if !write_it {
-        println!("{markdown}");
         return Ok(());
     }
     let json = json.map_err(|error| format!("the numbers are no JSON: {error}"))?;

@@ -37,22 +37,23 @@ pub(crate) fn all(results: &Results) -> Vec<(String, String)> {
         has_store.then_some(figure / 1e3)
     };
     let latency = |word: &str| open_median(results, word, Pace::Half, p99).map(|it| it / 1e3);
+    let name = |what: &str| format!("{}-{what}.svg", results.extent.name());
     vec![
         (
-            "field-decisions.svg".into(),
+            name("decisions"),
             picture(
                 "Thousands of decisions in a second of the server's core, 256 calls in flight",
                 &bars(&per_core),
             ),
         ),
         (
-            "field-redis.svg".into(),
+            name("redis"),
             picture(
                 "Thousands of decisions in a second of Redis' core, 256 calls in flight",
                 &bars(&per_store),
             ),
         ),
-        ("field-p99.svg".into(), picture("p99 at half of its own saturation, µs", &bars(&latency))),
+        (name("p99"), picture("p99 at half of its own saturation, µs", &bars(&latency))),
     ]
 }
 

@@ -22,11 +22,14 @@ pub(crate) fn markdown(results: &Results) -> String {
         page += &format!("| {} | {} | {} |\n", goal.wish, spoken(goal.measured), goal.word());
     }
     page += "\n## Decisions\n\n";
-    page += "![decisions by core](field-decisions.svg)\n\n![decisions by core of Redis](field-redis.svg)\n";
+    let name = results.extent.name();
+    page += &format!(
+        "![decisions by core]({name}-decisions.svg)\n\n![decisions by core of Redis]({name}-redis.svg)\n"
+    );
     for family in Family::ALL {
         page += &decisions(results, family);
     }
-    page += "\n## Latency\n\n![p99](field-p99.svg)\n\n";
+    page += &format!("\n## Latency\n\n![p99]({name}-p99.svg)\n\n");
     page += &latency(results);
     page += "\n## Memory and start\n\n";
     page += &memory(results);
@@ -58,15 +61,19 @@ fn head(results: &Results) -> String {
     } else {
         "nobody had one of their own, so the numbers mean nothing"
     };
+    let took =
+        results.took_s.map_or(String::new(), |took_s| format!(" It took {} min.", took_s.div_ceil(60)));
     format!(
         "# Side by side\n\n\
-         Made by `{}` from the raw numbers in `field.json`.{}\n\n\
+         Made by `{}` from the raw numbers in `{}.json`.{}{}\n\n\
          {} cores of {}, {pinned}; {}, rustc {}, {}, Redis {}, commit {}.\n\n\
          A ratio is ours by theirs: in each of {} rounds the mean of our turns just before and just after the peer's, by the peer's; the\n\
          median over the rounds, with the least and the most beside it. Only ratios travel to other machines. In brackets: thousands of\n\
          decisions in a second of the server's own processor time, all its threads together.\n{}",
         results.extent.command(),
+        results.extent.name(),
         results.extent.remark(),
+        took,
         machine.cores,
         machine.cpu,
         machine.kernel,
@@ -174,9 +181,11 @@ fn decisions(results: &Results, family: Family) -> String {
 fn latency(results: &Results) -> String {
     let mut text = String::from(
         "At 50 % and at 80 % of what the same server could do itself (256 calls in flight), each call due at a fixed time and its latency \
-         counted\nfrom then on, also if it had to wait. The target is what was asked for of p99 when the project began; it is for ours.\n\n\
-         | | calls per second | p50 | p99 | p99.9 | calls per second | p50 | p99 | p99.9 | generator late (p99) | target |\n\
-         |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n",
+         counted\nfrom then on, also if it had to wait. *Late* is how much of that was over before a call began (p99): nobody ran on the \
+         generator's core, or\n256 calls were in flight already. The target is what was asked for of p99 when the project began; it is for \
+         ours.\n\n\
+         | | calls per second | p50 | p99 | p99.9 | late | calls per second | p50 | p99 | p99.9 | late | target |\n\
+         |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n",
     );
     for family in Family::ALL {
         for word in words(results, family).into_iter().filter(|word| *word != PLAIN) {
@@ -186,19 +195,15 @@ fn latency(results: &Results) -> String {
                 let us = |value: Option<f64>| value.map_or("-".into(), |ns| format!("{:.0} µs", ns / 1e3));
                 let rate = of(|turn| f64::from(turn.rate));
                 text += &format!(
-                    " {} | {} | **{}** | {} |",
+                    " {} | {} | **{}** | {} | {} |",
                     rate.map_or("-".into(), |rate| thousands(rate as u32)),
                     us(of(|turn| turn.latency.p50_ns as f64)),
                     us(of(p99)),
                     us(of(|turn| turn.latency.p999_ns as f64)),
+                    us(of(|turn| turn.latency.late_p99_ns as f64)),
                 );
             }
-            let late = open_median(results, word, Pace::High, |turn| turn.latency.late_p99_ns as f64);
-            text += &format!(
-                " {} | {} |\n",
-                late.map_or("-".into(), |ns| format!("{:.0} µs", ns / 1e3)),
-                target(results, family, word)
-            );
+            text += &format!(" {} |\n", target(results, family, word));
         }
     }
     text
@@ -242,8 +247,10 @@ fn memory(results: &Results) -> String {
 
 fn seen(results: &Results) -> String {
     let mut text = format!(
-        "Before anything is timed, one caller asks for more than its limit of {} in a second. Who was not seen refusing is not timed.\n\n\
-         | | counts by | asked | admitted | refused | in |\n|---|---|--:|--:|--:|--:|\n",
+        "Before anything is timed, one caller asks for more than its limit of {} in a second; and one of those by whom everybody is timed\n\
+         takes all of the limit that counts then by one request, and asks for more: it stays refused while the others are timed. Who was\n\
+         not seen refusing is not timed. nginx knows no request for several units, so it was seen refusing a caller of its own only.\n\n\
+         | | counts by | asked | admitted | refused | in | asked behind all | refused |\n|---|---|--:|--:|--:|--:|--:|--:|\n",
         Rule::Tight.amount()
     );
     for row in &results.peers {
@@ -258,7 +265,11 @@ fn seen(results: &Results) -> String {
             ),
             None => "- | - | - | -".into(),
         };
-        text += &format!("| {} | {algorithm} | {figures} |\n", title(&row.peer));
+        let behind = match row.seen_timed {
+            Some(seen) => format!("{} | {}", seen.asked - 1, seen.asked - seen.admitted),
+            None => "- | -".into(),
+        };
+        text += &format!("| {} | {algorithm} | {figures} | {behind} |\n", title(&row.peer));
     }
     text
 }
@@ -289,9 +300,9 @@ fn how(results: &Results) -> String {
         _ => "All of a table serve at once, one table after the other,",
     };
     let mut text = format!(
-        "- Everybody has two limits for each caller: {} in a second, and {} in an hour, which nobody reaches while anything is timed.\n  \
-         nginx can say whole requests per second only. throttlecrab-server is told the limit with each request; it speaks RESP too,\n  \
-         which nobody else here does, so that is not measured.\n\
+        "- Everybody has two limits for each caller: {} in a second, and {} in an hour, which nobody reaches while anything is timed\n  \
+         but the one who was to. nginx can say whole requests per second only, each for one. throttlecrab-server is told the limit with\n  \
+         each request; over RESP it could be sent several on a connection at a time, and is sent one, as over HTTP.\n\
          - {} callers, one descriptor with one entry each, in an order that no cache can guess; the same for everybody, encoded before.\n\
          - Each server is a process of its own on one core, with one thread that works where it can be told so; the generator has the\n  \
          other core, with Redis. {at_once} and have their turns one after the other, every other round backwards.\n\

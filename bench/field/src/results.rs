@@ -11,6 +11,9 @@ use crate::plan::{Extent, Pace, Press};
 pub(crate) struct Results {
     pub(crate) extent: Extent,
     pub(crate) machine: Machine,
+    /// How long all of it took, in seconds; what had to be installed is in it.
+    #[serde(default)]
+    pub(crate) took_s: Option<u64>,
     pub(crate) keys: u32,
     pub(crate) rounds: usize,
     pub(crate) peers: Vec<PeerRow>,
@@ -26,10 +29,11 @@ impl Results {
     pub(crate) fn json(&self) -> serde_json::Result<String> {
         let (extent, machine) = (serde_json::to_string(&self.extent)?, serde_json::to_string(&self.machine)?);
         let (keys, rounds) = (self.keys, self.rounds);
+        let took = self.took_s.map_or(String::new(), |took_s| format!("\"took_s\": {took_s},\n"));
         let (peers, missing, broken) = (rows(&self.peers)?, rows(&self.missing)?, rows(&self.broken)?);
         let (closed, open) = (rows(&self.closed)?, rows(&self.open)?);
         Ok(format!(
-            "{{\n\"extent\": {extent},\n\"machine\": {machine},\n\"keys\": {keys},\n\"rounds\": {rounds},\n\
+            "{{\n\"extent\": {extent},\n\"machine\": {machine},\n{took}\"keys\": {keys},\n\"rounds\": {rounds},\n\
              \"peers\": {peers},\n\"missing\": {missing},\n\"broken\": {broken},\n\"closed\": {closed},\n\"open\": {open}\n}}\n"
         ))
     }
@@ -43,6 +47,10 @@ pub(crate) struct PeerRow {
     pub(crate) command: String,
     /// What it answered when one caller asked for too much; none if there is nothing to see.
     pub(crate) seen: Option<Seen>,
+    /// The same where one of the callers by whom it was timed took all of the limit that counted then, and asked for more; none if it
+    /// knows no requests for several units.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) seen_timed: Option<Seen>,
     /// From the start of the process to its first answer, each time.
     pub(crate) start_ns: Vec<u64>,
     /// Memory after it answered for the first time,

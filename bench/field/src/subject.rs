@@ -22,6 +22,8 @@ const SEEN_IN_FLIGHT: usize = 16;
 const SEEN_TRIES: usize = 5;
 /// Three times the limit: where windows are fixed, two of them may be met.
 const SEEN_CALLS: u64 = 3;
+/// How often somebody asks who has taken all.
+const MORE: usize = 50;
 
 /// A peer that serves. It ends when it is dropped.
 pub(crate) struct Subject {
@@ -52,11 +54,13 @@ impl Subject {
         };
         let rss_start_bytes = subject.process.rss_bytes()?;
         let seen = subject.seen(site.store)?;
+        let seen_timed = subject.seen_timed(site.store)?;
         let row = PeerRow {
             peer: peer.word().into(),
             version: found.version,
             command: subject.process.command.clone(),
             seen,
+            seen_timed,
             start_ns,
             rss_start_bytes,
             rss_bytes: 0,
@@ -84,7 +88,7 @@ impl Subject {
     }
 
     fn first_answer(&self, store: &Store) -> Result<(), Trouble> {
-        let requests = callers(self.peer, Rule::Wide, ["first".into()]);
+        let requests = callers(self.peer, Rule::Wide, [("first".into(), 1)]);
         self.asked(store, &requests, 0, |calls| generator::closed(calls, ONE, Span::NONE, Some(1))).map(drop)
     }
 
@@ -96,7 +100,7 @@ impl Subject {
             None => Load { connections: SEEN_IN_FLIGHT, streams: 1 },
         };
         for attempt in 0..SEEN_TRIES {
-            let requests = callers(self.peer, Rule::Tight, [format!("seen-{attempt}")]);
+            let requests = callers(self.peer, Rule::Tight, [(format!("seen-{attempt}"), 1)]);
             let calls_max = Some(amount * SEEN_CALLS);
             let counts = self
                 .asked(store, &requests, 0, |calls| generator::closed(calls, load, Span::NONE, calls_max))?;
@@ -120,6 +124,38 @@ impl Subject {
         }
         Err(format!("it was not seen refusing at its limit of {amount} in a second, but {last:?}").into())
     }
+
+    /// One of the callers by whom it will be timed takes all of the limit that will count then, and asks for more. That takes a request for
+    /// many units: nobody could ask a million times.
+    fn seen_timed(&self, store: &Store) -> Result<Option<Seen>, Trouble> {
+        if !self.peer.refuses() || !self.peer.knows_cost() {
+            return Ok(None);
+        }
+        let all = (timed_caller(0), Rule::Wide.amount());
+        let more = std::iter::repeat_n((timed_caller(0), 1), MORE);
+        let requests = callers(self.peer, Rule::Wide, std::iter::once(all).chain(more));
+        let calls_max = Some(requests.len() as u64);
+        let counts =
+            self.asked(store, &requests, 0, |calls| generator::closed(calls, ONE, Span::NONE, calls_max))?;
+        let (asked, wall_ns) = (counts.calls, counts.wall_ns);
+        let seen = Seen { asked, admitted: asked - counts.refused, wall_ns };
+        if refuses_behind_all(seen) {
+            Ok(Some(seen))
+        } else {
+            Err(format!("one of the callers by whom it was to be timed took all of its limit and asked for more: {seen:?}").into())
+        }
+    }
+}
+
+/// Who took all is admitted; behind that nobody is, but for what comes back meanwhile.
+fn refuses_behind_all(seen: Seen) -> bool {
+    let (amount, seconds) = (f64::from(Rule::Wide.amount()), f64::from(Rule::Wide.seconds()));
+    let refilled = amount / seconds * seen.wall_ns as f64 / 1e9;
+    seen.admitted >= 1 && seen.admitted < seen.asked && seen.admitted as f64 <= 2.0 + refilled
+}
+
+fn timed_caller(number: u32) -> String {
+    format!("user-{number:08}")
 }
 
 /// All of the limit is admitted, and not more than two windows and what comes back meanwhile.
@@ -131,13 +167,14 @@ fn refuses_at(amount: u64, seen: Seen) -> bool {
 
 /// What a peer is asked while it is timed: the wide limit, one request for each caller, in an order that no cache can guess.
 pub(crate) fn timed_requests(peer: &dyn Peer, keys: u32) -> Requests {
-    callers(peer, Rule::Wide, shuffled(keys).into_iter().map(|caller| format!("user-{caller:08}")))
+    callers(peer, Rule::Wide, shuffled(keys).into_iter().map(|caller| (timed_caller(caller), 1)))
 }
 
-fn callers(peer: &dyn Peer, rule: Rule, callers: impl IntoIterator<Item = String>) -> Requests {
+/// A request for each of them, for so many units.
+fn callers(peer: &dyn Peer, rule: Rule, callers: impl IntoIterator<Item = (String, u32)>) -> Requests {
     let mut requests = Requests::of(peer.speech());
-    for caller in callers {
-        peer.push(&mut requests, rule, &caller);
+    for (caller, cost) in callers {
+        peer.push(&mut requests, rule, &caller, cost);
     }
     requests
 }
@@ -174,6 +211,20 @@ mod tests {
             (3_000, 5_000_000_000, false),
         ] {
             assert_eq!(refuses_at(1_000, seen(admitted, wall_ns)), is_timed, "{admitted}");
+        }
+    }
+
+    #[test]
+    fn who_admits_behind_all_of_a_limit_is_not_timed() {
+        let seen = |admitted, wall_ns| Seen { asked: 51, admitted, wall_ns };
+        for (admitted, wall_ns, is_timed) in [
+            (1, 10_000_000, true),
+            (4, 10_000_000, true), // Two and what a bucket has again in 10 ms.
+            (0, 10_000_000, false),
+            (6, 10_000_000, false),
+            (51, 10_000_000_000, false),
+        ] {
+            assert_eq!(refuses_behind_all(seen(admitted, wall_ns)), is_timed, "{admitted}");
         }
     }
 

@@ -106,7 +106,7 @@ fn how(results: &Results) -> String {
          - **In the open loop** a call is due at a fixed time, half as often as the node on Redis answered in \
          the closed loop, and what it\n  \
          takes is counted from then on. Two cores are one too few for this: Redis is on the node's core (the goal's figure), or on the\n  \
-         generator's, which then begins calls late. *Late* is the generator's own part in what calls took.\n\
+         generator's, which then begins calls late. *Late* is how much of that was over before a call began.\n\
          - **Memory** is the difference of `used_memory` by the number of keys: name, value, time to live and \
          the store's own tables. After\n  \
          one charge: {} keys; full: {} keys, charged evenly over a window.\n{reference}",

@@ -11,7 +11,8 @@ use crate::rules;
 /// Names the program of envoyproxy/ratelimit, where it is not the one that `cargo xtask test` builds.
 pub(crate) use tidegate_testbed::REFERENCE_VARIABLE as REFERENCE;
 /// How to have one.
-pub(crate) const REFERENCE_BUILD: &str = "go install github.com/envoyproxy/ratelimit/src/service_cmd@latest";
+pub(crate) const REFERENCE_BUILD: &str =
+    "go install github.com/envoyproxy/ratelimit/src/service_cmd@v1.4.1-0.20260122083618-3fb702589d36";
 
 /// A node on the store at a URL, or in memory without one. It may wait long for the store: on a busy machine pauses of many milliseconds
 /// are usual, and a run with a single call that fails is no run.

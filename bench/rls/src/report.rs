@@ -84,7 +84,7 @@ fn how(results: &Results) -> String {
          before whether it refuses one call too many.\n\
          - In the open loop a call is due at a fixed time, and what it takes is counted from then on, \
          also if it had to wait for others.\n  \
-         *Late* is the generator's own part in it.\n",
+         *Late* is how much of that was over before a call began.\n",
         thousands(results.keys),
     )
 }

@@ -117,7 +117,7 @@ impl Asker<'_> {
     fn steady(&self, lasts: Duration) -> Result<Vec<Admitted>, Trouble> {
         let mut requests = self.requests();
         for key in 0..KEYS {
-            self.peer.push(&mut requests, Rule::Tight, &format!("steady-{key}"));
+            self.peer.push(&mut requests, Rule::Tight, &format!("steady-{key}"), 1);
         }
         let watch = Stopwatch::start();
         let seen = self.ask(&requests, &watch, lasts)?;
@@ -128,7 +128,7 @@ impl Asker<'_> {
     /// nothing until shortly before its end.
     fn edge(&self, number: usize) -> Result<Admitted, Trouble> {
         let mut requests = self.requests();
-        self.peer.push(&mut requests, Rule::Tight, &format!("edge-{number}"));
+        self.peer.push(&mut requests, Rule::Tight, &format!("edge-{number}"), 1);
         let clock = Clock::real();
         let into_second = || Duration::from_micros(clock.wall_now_us() % 1_000_000);
         wait(WINDOW - into_second());
@@ -143,7 +143,7 @@ impl Asker<'_> {
         Requests::of(self.peer.speech())
     }
 
-    /// A connection of HTTP/1.1 has one call at a time.
+    /// A connection of HTTP/1.1 or RESP has one call at a time.
     fn load(&self) -> Load {
         if self.peer.speech().path().is_some() { FEW } else { MANY }
     }

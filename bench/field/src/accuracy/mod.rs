@@ -10,7 +10,7 @@ mod results; // the raw numbers
 
 use crate::arguments::Run;
 
-/// Measures, and prints the page or writes it where it is published.
+/// Measures, prints the page, and writes it where it is published if it is to.
 pub(crate) fn run(run: Run) -> Result<(), String> {
     let results = measure::all(run.extent)?;
     crate::pages::publish(run.write, "accuracy", results.json(), report::markdown(&results))

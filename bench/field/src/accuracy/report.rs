@@ -70,7 +70,7 @@ fn how(results: &Results) -> String {
          *certainly* admitted within some\n  \
          window of {} s, divided by the limit; in brackets what it can have been at most, with all that was under way at its ends.\n\
          - *Asked without a pause*: {keys} keys, all at the same time, for {seconds:.1} s, in a closed loop of 2 connections × 128 calls \
-         (HTTP: 64 × 1).\n\
+         (HTTP, RESP: 64 × 1).\n\
          - *Burst at the edge*: one call at the beginning of a second of the clock, nothing for 0.8 s, then calls \
          without a pause until 0.3 s\n  \
          into the next second: {edges} times, each with a new key, the worst of them. The one call is for those \

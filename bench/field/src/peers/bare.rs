@@ -35,8 +35,8 @@ impl Peer for Bare {
         Process::start(self.word(), site.cores, |_| child_command(&["bare"]))
     }
 
-    fn push(&self, requests: &mut Requests, rule: Rule, caller: &str) {
-        push_rls(requests, rule, caller);
+    fn push(&self, requests: &mut Requests, rule: Rule, caller: &str, cost: u32) {
+        push_rls(requests, rule, caller, cost);
     }
 
     fn refuses(&self) -> bool {

@@ -52,8 +52,8 @@ impl Peer for Memory {
         start(self.word(), site, ["memory".into(), (u64::from(site.keys) * 2).to_string()])
     }
 
-    fn push(&self, requests: &mut Requests, rule: Rule, caller: &str) {
-        push_rls(requests, rule, caller);
+    fn push(&self, requests: &mut Requests, rule: Rule, caller: &str, cost: u32) {
+        push_rls(requests, rule, caller, cost);
     }
 }
 
@@ -93,8 +93,8 @@ impl Peer for Redis {
         start(self.word(), site, ["redis".into(), site.store.server().url()])
     }
 
-    fn push(&self, requests: &mut Requests, rule: Rule, caller: &str) {
-        push_rls(requests, rule, caller);
+    fn push(&self, requests: &mut Requests, rule: Rule, caller: &str, cost: u32) {
+        push_rls(requests, rule, caller, cost);
     }
 }
 

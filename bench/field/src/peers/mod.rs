@@ -31,6 +31,7 @@ pub(crate) const ALL: &[&dyn Peer] = &[
     &limitador::Redis,
     &ours::Http,
     &throttlecrab::Http,
+    &throttlecrab::Resp,
     &nginx::Nginx,
 ];
 
@@ -64,8 +65,13 @@ pub(crate) trait Peer: Sync {
     /// Starts it on the core of the servers, and waits until it listens.
     fn start(&self, site: &Site<'_>) -> Result<Process, String>;
 
-    /// Adds the request of one caller, under one of the two limits that everybody has.
-    fn push(&self, requests: &mut Requests, rule: Rule, caller: &str);
+    /// Adds the request of one caller for so many units, under one of the two limits that everybody has.
+    fn push(&self, requests: &mut Requests, rule: Rule, caller: &str, cost: u32);
+
+    /// May a request be for more than one unit?
+    fn knows_cost(&self) -> bool {
+        true
+    }
 
     /// Does it ever refuse? Only those with a fixed answer do not.
     fn refuses(&self) -> bool {
@@ -80,7 +86,7 @@ pub(crate) enum Family {
     Memory,
     /// gRPC, counters in Redis.
     Redis,
-    /// HTTP/1.1, counters in memory.
+    /// HTTP/1.1, or RESP with one call at a time too; counters in memory.
     Http,
 }
 
@@ -100,7 +106,7 @@ impl Family {
         match self {
             Self::Memory => "gRPC, counters in memory",
             Self::Redis => "gRPC, counters in Redis",
-            Self::Http => "HTTP/1.1, counters in memory",
+            Self::Http => "HTTP/1.1 and RESP, counters in memory",
         }
     }
 }
@@ -136,7 +142,7 @@ pub(crate) struct Site<'a> {
 pub(crate) enum Rule {
     /// A thousand in a second, for each caller.
     Tight,
-    /// A million in an hour: nobody is refused while anything is timed.
+    /// A million in an hour: nobody is refused while anything is timed but the one who has taken all of it before.
     Wide,
 }
 
@@ -169,8 +175,9 @@ impl Rule {
 }
 
 /// The request of those who speak Envoy's protocol: a domain for each limit, and who calls.
-fn push_rls(requests: &mut Requests, rule: Rule, caller: &str) {
-    requests.push(rule.word(), &[("user", caller)]);
+fn push_rls(requests: &mut Requests, rule: Rule, caller: &str, cost: u32) {
+    let cost = if cost == 1 { 0 } else { cost }; // One is what it is if nothing is said, as proxies do.
+    requests.push_all(rule.word(), &[&[("user", caller)]], cost);
 }
 
 #[cfg(test)]
@@ -185,5 +192,32 @@ mod tests {
         }
         let words: std::collections::BTreeSet<_> = ALL.iter().map(|peer| peer.word()).collect();
         assert_eq!(words.len(), ALL.len());
+    }
+
+    #[test]
+    fn a_request_for_several_units_says_so() {
+        for (word, said) in [
+            ("tidegate_http", r#""descriptors":[{"entries":[{"key":"user","value":"a"}]}],"hitsAddend":7}"#),
+            ("throttlecrab_http", r#""quantity":7}"#),
+            (
+                "throttlecrab_resp",
+                "*6\r\n$8\r\nTHROTTLE\r\n$1\r\na\r\n$4\r\n1000\r\n$4\r\n1000\r\n$1\r\n1\r\n$1\r\n7\r\n",
+            ),
+            ("nginx", "GET /tight?user=a HTTP/1.1\r\n"),
+        ] {
+            let peer = named(word).expect("a peer");
+            let mut requests = Requests::of(peer.speech());
+            peer.push(&mut requests, Rule::Tight, "a", 7);
+            let text = String::from_utf8_lossy(requests.get(0)).into_owned();
+            assert!(text.contains(said), "{word}: {text}");
+        }
+        let of = |cost| {
+            let mut requests = Requests::of(Speech::Rls);
+            push_rls(&mut requests, Rule::Tight, "a", cost);
+            requests.get(0).to_vec()
+        };
+        let (one, seven) = (of(1), of(7));
+        assert_eq!(seven.len(), one.len() + 2, "the field and its number");
+        assert!(seven.ends_with(&[0x18, 7]), "hits_addend");
     }
 }

@@ -62,8 +62,12 @@ impl Peer for Nginx {
         })
     }
 
-    fn push(&self, requests: &mut Requests, rule: Rule, caller: &str) {
+    fn push(&self, requests: &mut Requests, rule: Rule, caller: &str, _: u32) {
         requests.push_get(&format!("/{}?user={caller}", rule.word()));
+    }
+
+    fn knows_cost(&self) -> bool {
+        false
     }
 }
 

@@ -50,8 +50,8 @@ impl Peer for Memory {
         start(Entrance::Rls, self.word(), site)
     }
 
-    fn push(&self, requests: &mut Requests, rule: Rule, caller: &str) {
-        push_rls(requests, rule, caller);
+    fn push(&self, requests: &mut Requests, rule: Rule, caller: &str, cost: u32) {
+        push_rls(requests, rule, caller, cost);
     }
 }
 
@@ -84,10 +84,11 @@ impl Peer for Http {
         start(Entrance::Http, self.word(), site)
     }
 
-    fn push(&self, requests: &mut Requests, rule: Rule, caller: &str) {
+    fn push(&self, requests: &mut Requests, rule: Rule, caller: &str, cost: u32) {
         let entry = format!(r#"{{"key":"user","value":"{caller}"}}"#);
         let descriptors = format!(r#"[{{"entries":[{entry}]}}]"#);
-        let body = format!(r#"{{"domain":"{}","descriptors":{descriptors}}}"#, rule.word());
+        let cost = if cost == 1 { String::new() } else { format!(r#","hitsAddend":{cost}"#) };
+        let body = format!(r#"{{"domain":"{}","descriptors":{descriptors}{cost}}}"#, rule.word());
         requests.push_post("/v1/check?enforce", &body);
     }
 }
@@ -117,8 +118,8 @@ impl Peer for Redis {
         start_on(self.word(), site, &site.store.server().url())
     }
 
-    fn push(&self, requests: &mut Requests, rule: Rule, caller: &str) {
-        push_rls(requests, rule, caller);
+    fn push(&self, requests: &mut Requests, rule: Rule, caller: &str, cost: u32) {
+        push_rls(requests, rule, caller, cost);
     }
 }
 
@@ -147,8 +148,8 @@ impl Peer for Leased {
         start_on(self.word(), site, &site.store.server().url())
     }
 
-    fn push(&self, requests: &mut Requests, rule: Rule, caller: &str) {
-        push_rls(requests, rule, caller);
+    fn push(&self, requests: &mut Requests, rule: Rule, caller: &str, cost: u32) {
+        push_rls(requests, rule, caller, cost);
     }
 }
 

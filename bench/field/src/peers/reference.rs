@@ -43,8 +43,8 @@ impl Peer for Reference {
         reference::start(self.word(), site.program, site.cores, site.store.server().address(), write_rules)
     }
 
-    fn push(&self, requests: &mut Requests, rule: Rule, caller: &str) {
-        push_rls(requests, rule, caller);
+    fn push(&self, requests: &mut Requests, rule: Rule, caller: &str, cost: u32) {
+        push_rls(requests, rule, caller, cost);
     }
 }
 

@@ -1,4 +1,4 @@
-//! throttlecrab-server, from the registry of Rust: its own protocol of gRPC, and JSON over HTTP/1.1.
+//! throttlecrab-server, from the registry of Rust: its own protocol of gRPC, JSON over HTTP/1.1, and a command of RESP.
 
 use std::path::Path;
 use std::process::Command;
@@ -20,6 +20,9 @@ pub(crate) struct Grpc;
 
 /// Called over HTTP.
 pub(crate) struct Http;
+
+/// Called over RESP, as if it were a Redis.
+pub(crate) struct Resp;
 
 /// What is asked over gRPC: every request brings its limit.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -65,13 +68,13 @@ impl Peer for Grpc {
         start(self.word(), "grpc", site)
     }
 
-    fn push(&self, requests: &mut Requests, rule: Rule, caller: &str) {
+    fn push(&self, requests: &mut Requests, rule: Rule, caller: &str, cost: u32) {
         requests.push_message(&ThrottleRequest {
             key: caller.into(),
             max_burst: rule.amount() as i32,
             count_per_period: rule.amount() as i32,
             period: rule.seconds() as i32,
-            quantity: 1,
+            quantity: cost as i32,
         });
     }
 }
@@ -105,10 +108,45 @@ impl Peer for Http {
         start(self.word(), "http", site)
     }
 
-    fn push(&self, requests: &mut Requests, rule: Rule, caller: &str) {
+    fn push(&self, requests: &mut Requests, rule: Rule, caller: &str, cost: u32) {
         let (amount, seconds) = (rule.amount(), rule.seconds());
         let limit = format!(r#""max_burst":{amount},"count_per_period":{amount},"period":{seconds}"#);
-        requests.push_post("/throttle", &format!(r#"{{"key":"{caller}",{limit},"quantity":1}}"#));
+        requests.push_post("/throttle", &format!(r#"{{"key":"{caller}",{limit},"quantity":{cost}}}"#));
+    }
+}
+
+impl Peer for Resp {
+    fn word(&self) -> &'static str {
+        "throttlecrab_resp"
+    }
+
+    fn title(&self) -> &'static str {
+        "throttlecrab-server, RESP"
+    }
+
+    fn algorithm(&self) -> &'static str {
+        "GCRA"
+    }
+
+    fn family(&self) -> Family {
+        Family::Http
+    }
+
+    fn speech(&self) -> Speech {
+        Speech::Resp
+    }
+
+    fn find(&self, install: Install) -> Result<Found, String> {
+        find(install)
+    }
+
+    fn start(&self, site: &Site<'_>) -> Result<Process, String> {
+        start(self.word(), "redis", site)
+    }
+
+    fn push(&self, requests: &mut Requests, rule: Rule, caller: &str, cost: u32) {
+        let [amount, seconds, cost] = [rule.amount(), rule.seconds(), cost].map(|number| number.to_string());
+        requests.push_command(&["THROTTLE", caller, &amount, &amount, &seconds, &cost]);
     }
 }
 

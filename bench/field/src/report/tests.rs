@@ -8,16 +8,21 @@ use crate::plan::Extent;
 use crate::results::{ClosedTurn, Missing, PeerRow, Place, Seen};
 use crate::{pages, plot};
 
-/// The page cannot say what the numbers do not.
+const PUBLISHED: [Extent; 1] = [Extent::Usual];
+
+/// A page cannot say what the numbers do not.
 #[test]
-fn the_published_page_and_plots_are_made_from_the_published_numbers() {
-    let [json, page] = pages::read(["field.json", "field.md"]);
-    let results: Results = serde_json::from_str(&json).expect("raw numbers");
-    let again = results.extent.command();
-    assert_eq!(markdown(&results), page, "make it again: {again}");
-    assert_eq!(results.json().expect("JSON"), json, "make it again: {again}");
-    for (name, picture) in plot::all(&results) {
-        assert_eq!(pages::read([&*name]), [picture], "{name}, make it again: {again}");
+fn the_published_pages_and_plots_are_made_from_the_published_numbers() {
+    for extent in PUBLISHED {
+        let (name, again) = (extent.name(), extent.command());
+        let [json, page] = pages::read([&*format!("{name}.json"), &format!("{name}.md")]);
+        let results: Results = serde_json::from_str(&json).expect("raw numbers");
+        assert_eq!(results.extent, extent, "{name}");
+        assert_eq!(markdown(&results), page, "make it again: {again}");
+        assert_eq!(results.json().expect("JSON"), json, "make it again: {again}");
+        for (name, picture) in plot::all(&results) {
+            assert_eq!(pages::read([&*name]), [picture], "{name}, make it again: {again}");
+        }
     }
 }
 
@@ -31,6 +36,7 @@ fn results() -> Results {
         version: "1.2.3".into(),
         command: format!("{peer} --fast"),
         seen,
+        seen_timed: seen.map(|_| Seen { asked: 51, admitted: 1, wall_ns: 1_000_000 }),
         start_ns: vec![5_000_000, 9_000_000, 7_000_000],
         rss_start_bytes: 10_000_000,
         rss_bytes: 11_000_000,
@@ -61,6 +67,7 @@ fn results() -> Results {
             redis: "7".into(),
             commit: "abc".into(),
         },
+        took_s: Some(61),
         keys: 1_000,
         rounds: 1,
         peers: vec![
@@ -98,14 +105,15 @@ fn a_row_has_the_ratio_and_the_absolute_figures_beside_it() {
         "| memory, per core, against gubernator: ≥ 10 | - | not measured |",
         "| Redis, per Redis core, against the bare pipelined script: ≥ 0.8 | 1.00 (1.00–1.00) | reached |",
         "| plain `EVALSHA`, pipelined | **-** | - | 0.8 k | - | - | - | - | **1.00 (1.00–1.00)** | [1.0] |",
-        "| 450 | 50 µs | **900 µs** | 2000 µs |",
+        "| 450 | 50 µs | **900 µs** | 2000 µs | 1 µs |",
         "1 ms at 50 %: kept |",
         "| Tidegate | 10.0 MB | 11.0 MB | 1000 bytes | 7 ms |",
-        "| Limitador (library) | fixed window | 3000 | 1100 | 1900 | 100 ms |",
+        "| Limitador (library) | fixed window | 3000 | 1100 | 1900 | 100 ms | 50 | 50 |",
         "- **gubernator**: the registry says no\n",
         "2 of them:\n\n- nginx: it broke\n",
         "| bare tonic, fixed answer | 1.2.3 | `bare --fast` |",
         "A quick run",
+        "It took 2 min.",
     ] {
         assert!(page.contains(part), "{part}\n\n{page}");
     }

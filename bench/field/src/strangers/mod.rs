@@ -15,7 +15,7 @@ mod spec; // what h2spec says
 
 use crate::arguments::Run;
 
-/// Measures, and prints the page or writes it where it is published.
+/// Measures, prints the page, and writes it where it is published if it is to.
 pub(crate) fn run(run: Run) -> Result<(), String> {
     let results = measure::all(run.extent)?;
     crate::pages::publish(run.write, "strangers", results.json(), report::markdown(&results))
