@@ -36,7 +36,7 @@ struct Last {
     seen: Fingerprint,
     /// What keys are hashed under.
     secret: Secret,
-    /// Rules that somebody put in another state than they were written in, by id.
+    /// Rules that somebody put in another state than they were written in, by where they came from or by id.
     states: HashMap<Box<str>, RuleState>,
 }
 
@@ -192,8 +192,8 @@ impl<T: Send + Sync + 'static> LiveRules<T> {
         true
     }
 
-    /// Puts rules, by id, in another state than they were written in, and all others back; also those that are loaded later. Works
-    /// whatever the files say by now. Says whether anything changed.
+    /// Puts rules, by where they came from or by id, in another state than they were written in, and all others back; also those that are
+    /// loaded later. Works whatever the files say by now. Says whether anything changed.
     pub fn set_states(
         &self,
         states: HashMap<Box<str>, RuleState>,

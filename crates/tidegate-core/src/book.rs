@@ -153,6 +153,10 @@ pub struct Domain {
     disabled: bool,
     exempt: Option<Exempt>,
     pub(crate) algorithm: Algorithm,
+    /// Was the algorithm written?
+    says_algorithm: bool,
+    /// Was it written that an entry says the caller's tier?
+    trust_tier: bool,
     /// Keys of the entries that are taken out before anything is looked for, sorted: every rule may name one.
     reserved: Vec<Box<str>>,
     /// Those of them that name reservations.
@@ -166,6 +170,17 @@ pub struct Domain {
     always: Vec<Box<[usize]>>,
 }
 
+/// What was written about a descriptor besides its limits.
+#[derive(Clone, Copy, Debug)]
+pub struct Described<'b> {
+    /// The way to it from the top of its domain.
+    pub path: &'b [PathEntry],
+    /// Who is not limited by it, nor by what is below.
+    pub exempt: Option<&'b Exempt>,
+    /// Has it no limits, and nothing below? Then it ends the search, and whoever gets there is not limited.
+    pub ends: bool,
+}
+
 /// A node of the tree: what is below it, and its limits. Among very many rules each place in memory is one more wait, so all that most
 /// requests ask of a node is in one cache line.
 #[derive(Clone, Debug, Default)]
@@ -174,7 +189,7 @@ struct Node {
     /// Sorted by key.
     branches: Vec<Branch>,
     limits: Rules,
-    /// Sorted by [`tier_order`]. There are few, which are compared faster than hashed. Nodes share the names.
+    /// Sorted by [`TierRef::order`]. There are few, which are compared faster than hashed. Nodes share the names.
     tiers: Vec<(TierName, Rules)>,
     rare: Option<Box<Rare>>,
 }
@@ -222,6 +237,12 @@ enum Value {
     Open,
     Exact(Box<str>),
     Wild(Pattern),
+}
+
+impl Rules {
+    fn is_empty(self) -> bool {
+        self.from == self.to
+    }
 }
 
 impl Wild {
@@ -364,12 +385,14 @@ impl Book {
         Self { own_costs_always: true, all_quota, ..self }
     }
 
-    /// The same book, in which these rules, by id, are in another state than they were written in; all others are as written.
+    /// The same book, in which these rules, by where they came from or by id, are in another state than they were written in; all others
+    /// are as written.
     #[must_use]
     pub fn with_states(&self, states: &std::collections::HashMap<Box<str>, RuleState>) -> Self {
         let mut book = self.clone();
         for rule in &mut book.rules {
-            rule.state = states.get(&rule.id).copied();
+            let state = states.get(&*rule.said.origin.file).or_else(|| states.get(&rule.id));
+            rule.state = state.copied();
         }
         book
     }
@@ -408,6 +431,20 @@ impl Book {
     /// The domains, by name.
     pub fn domains(&self) -> impl Iterator<Item = &Domain> {
         self.domains.values()
+    }
+
+    /// What was written about each descriptor of a domain besides its limits.
+    pub fn described(&self, domain: &Domain) -> impl Iterator<Item = Described<'_>> {
+        // The nodes of a domain stand together, and only the top of one has no way to it.
+        let below = self.paths.iter().zip(&self.nodes).skip(domain.top + 1);
+        below.take_while(|(path, _)| !path.is_empty()).map(|(path, node)| Described {
+            path,
+            exempt: node.rare.as_ref().and_then(|rare| rare.exempt.as_ref()),
+            ends: node.limits.is_empty()
+                && node.tiers.is_empty()
+                && node.branches.is_empty()
+                && node.wild().is_empty(),
+        })
     }
 
     /// Writes into `plan` what counts for a request: which counters are to be asked what, and what became of every rule that was found.
@@ -706,6 +743,21 @@ impl Domain {
         &self.name
     }
 
+    /// What was written about it, without its tree.
+    pub fn said(&self) -> DomainDraft {
+        DomainDraft {
+            name: self.name.to_string(),
+            matching: self.matching,
+            quota_key: self.quota_key.to_string(),
+            allow_refunds: self.allow_refunds,
+            trust_tier: self.trust_tier,
+            disabled: self.disabled,
+            exempt: self.exempt.clone(),
+            algorithm: self.says_algorithm.then_some(self.algorithm),
+            descriptors: Vec::new(),
+        }
+    }
+
     /// Which limits on a path count.
     pub fn matching(&self) -> Matching {
         self.matching
@@ -813,6 +865,8 @@ impl Book {
             disabled: draft.disabled,
             exempt: draft.exempt,
             algorithm: draft.algorithm.unwrap_or(Algorithm::SlidingWindow),
+            says_algorithm: draft.algorithm.is_some(),
+            trust_tier: draft.trust_tier,
             reserved,
             reservations,
             tiered,

@@ -62,7 +62,7 @@ mod packed; // states as a table in memory keeps them
 mod portable; // states as bytes, for stores and snapshots
 
 pub use ask::{Ask, Receipt};
-pub use book::{Book, DEPTH_MAX, DescriptorDraft, Domain, DomainDraft, Exempt, Matching};
+pub use book::{Book, DEPTH_MAX, Described, DescriptorDraft, Domain, DomainDraft, Exempt, Matching};
 pub use bucket::Level;
 pub use calendar::{Calendar, Period, Unit, Weekday};
 pub use decision::{Role, admits, told};

@@ -244,7 +244,7 @@ impl<'b> Plan<'b> {
         self.looked_up = LookedUp::All;
         let (mut hash, mut by) = (NOBODY, KnownBy::Nothing);
         for known in &mut self.callers {
-            // Descriptors that speak of one caller are judged by the same, also while it is being changed.
+            // Descriptors that speak of one caller, one after the other, are judged by the same, also while it is being changed.
             if known.hash != hash {
                 hash = known.hash;
                 by = match callers.entered(hash) {

@@ -1,10 +1,10 @@
 //! Quotas: what is kept about single callers beside the rules. A map of its own, which is changed entry by entry while requests are
 //! decided; the book holds rules only.
 //!
-//! A request asks it once for each caller that it names, and it is asked by nothing else: a probe of a hash table that is read without a
-//! lock ([`Roll`]). Among a million callers each step from one place in memory to the next waits for it, so there is one: it says how much
-//! the caller's own limit is, if it has one that holds always, and leads to what callers share who differ in no more than that and their
-//! names, which is near. What single callers have for themselves besides is two places further ([`Owns`]); whoever plans several requests
+//! A request asks it once for a caller that its descriptors name one after the other, and it is asked by nothing else: a probe of a hash
+//! table that is read without a lock ([`Roll`]). Among a million callers each step from one place in memory to the next waits for it, so
+//! there is one: it says how much the caller's own limit is, if it has one that holds always, and leads to what callers share who differ in
+//! no more than that and their names, which is near. What single callers have for themselves besides is two places further ([`Owns`]); whoever plans several requests
 //! together has all of it fetched before it is needed.
 //!
 //! 64 bits of a hash stand for a name. That any of a million unknown names is taken for one of a million known ones has a probability of
@@ -14,7 +14,7 @@ use std::borrow::Cow;
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::{ArcSwap, Guard};
 
@@ -22,7 +22,7 @@ use crate::own::{Numbers, Own, Owns};
 use crate::roll::{self, AskForLargePages, Roll};
 use crate::shared::{Alike, Shared};
 use crate::terms::{Agreed, Overrides, Terms, granted};
-use crate::{DEPTH_MAX, Entry, Micros, TierName, Unit};
+use crate::{DEPTH_MAX, Entry, Micros, Unit};
 
 /// What a caller may have, and in which time.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -239,7 +239,7 @@ pub struct Quotas {
     /// What callers have for themselves.
     owns: Owns,
     /// The tiers that the control plane knows. There are few.
-    tiers: RwLock<Arc<[Tier]>>,
+    tiers: ArcSwap<Vec<Tier>>,
     /// How many callers are kept.
     callers: AtomicUsize,
     /// What is kept about those who share nothing.
@@ -281,7 +281,7 @@ impl Quotas {
             pages,
             shared: Shared::default(),
             owns: Owns::default(),
-            tiers: RwLock::new(Arc::new([])),
+            tiers: ArcSwap::default(),
             callers: AtomicUsize::new(0),
             bytes: AtomicUsize::new(0),
             granting_tiers: AtomicUsize::new(0),
@@ -372,7 +372,7 @@ impl Quotas {
             (None, _) => roll::Entry::Own(changing.numbers.take()),
         };
         if let roll::Entry::Own(number) = entry {
-            let tier = tier.map(TierName::new);
+            let tier = tier.map(|name| self.shared.tier(name));
             let own = Own { hash, terms: Terms { tier, overrides: overrides.into(), whitelisted, more } };
             self.bytes.fetch_add(own.terms.bytes(), Ordering::Relaxed);
             self.set_own(number, Some(Arc::new(own))); // Before the roll leads there.
@@ -444,16 +444,16 @@ impl Quotas {
 
     /// Puts these tiers in the place of all before.
     pub fn set_tiers(&self, tiers: impl IntoIterator<Item = Tier>) {
-        let tiers: Arc<[Tier]> = tiers.into_iter().collect();
-        let mut all = self.tiers.write().unwrap_or_else(PoisonError::into_inner);
+        let tiers: Vec<Tier> = tiers.into_iter().collect();
         let granting = tiers.iter().filter(|tier| !tier.overrides.is_empty()).count();
+        let _changing = self.change(); // One after the other, so that the count is that of the tiers.
+        self.tiers.store(Arc::new(tiers));
         self.granting_tiers.store(granting, Ordering::Relaxed);
-        *all = tiers;
     }
 
     /// The tiers.
-    pub fn tiers(&self) -> Arc<[Tier]> {
-        self.tiers.read().unwrap_or_else(PoisonError::into_inner).clone()
+    pub fn tiers(&self) -> Arc<Vec<Tier>> {
+        self.tiers.load_full()
     }
 
     /// What a tier says about the end of these entries.
@@ -466,7 +466,7 @@ impl Quotas {
         if !self.has_tiers() {
             return None;
         }
-        let tiers = self.tiers.read().unwrap_or_else(PoisonError::into_inner);
+        let tiers = self.tiers.load();
         let tier = tiers.iter().find(|one| *one.name == *tier)?;
         granted(&tier.overrides, walked, now)
     }
@@ -697,6 +697,10 @@ mod tests {
         quotas.put(quota("late", "new"));
         let of = |number: usize| quotas.of(&number.to_string()).expect("a record");
         assert!(matches!(of(WITH_ADDRESSES_MAX), Kept::Own(_)) && matches!(of(0), Kept::Shared(..)));
+        // There is one place that is the caller's own, whoever has a limit there.
+        let own = Override::new(Box::new([]), Grant { amount: 7, unit: QuotaUnit::Day });
+        quotas.put(Quota { overrides: [own].into(), ..quota("own", "newer") });
+        assert!(matches!(quotas.of("own"), Some(Kept::Shared(_, Some(grant))) if grant.amount == 7));
         assert_eq!(
             *of(WITH_ADDRESSES_MAX).overrides()[0].below,
             *override_address("user:16384").expect("one")

@@ -1,4 +1,4 @@
-//! The roll: all callers of whom anything is kept, sixteen bytes for each, and nearly always one cache line to look at. It is read without
+//! The roll: all callers of whom anything is kept, sixteen bytes a place, and nearly always one cache line to look at. It is read without
 //! a lock while it is written: every decision reads it, and an edit is rare.
 //!
 //! Names are not kept, only their hashes. A hash is in the cache line that is its home, or in one behind it if all from its home to there

@@ -1,4 +1,5 @@
-//! What many callers have in common: all who have nothing but a tier, or one limit of their own at the same address besides.
+//! What many callers have in common: all who have nothing but a tier, or are free, or have one limit of their own at the same address
+//! besides.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -7,7 +8,7 @@ use hashbrown::HashMap;
 
 use crate::TierName;
 use crate::quota::Below;
-use crate::terms::{Overrides, Terms, bytes_of_address};
+use crate::terms::{Overrides, Terms, bytes_of_address, bytes_of_name};
 
 /// What callers share, each by a number that it keeps for ever: whoever has the number needs no lock. So there is a bound on how many there
 /// may be, far above what anybody sells; who comes later has it for itself.
@@ -52,7 +53,9 @@ impl Shared {
         if let Some(number) = numbers.get(&alike) {
             return Some(*number);
         }
-        let (next, has_address) = (numbers.len(), alike.own_at.is_some());
+        // Without entries it is the caller's own place, of which there is one.
+        let (next, has_address) =
+            (numbers.len(), alike.own_at.as_ref().is_some_and(|below| !below.is_empty()));
         if has_address && next >= WITH_ADDRESSES_MAX {
             return None;
         }
@@ -60,14 +63,23 @@ impl Shared {
         let part = self.parts[next / PART].get_or_init(|| (0..PART).map(|_| OnceLock::new()).collect());
         let Alike { tier, whitelisted, own_at } = alike.clone();
         let address = own_at.as_ref().map_or(0, bytes_of_address);
+        let name = tier.as_deref().map_or(0, bytes_of_name);
         let overrides = own_at.map_or(Overrides::None, Overrides::Each);
         let terms = Terms { tier: tier.map(TierName::new), overrides, whitelisted, more: None };
         part[next % PART].get_or_init(|| terms);
         // The address is here twice.
-        let bytes = size_of::<Terms>() + size_of::<(Alike, u16)>() + 2 * address;
+        let bytes = size_of::<Terms>() + size_of::<(Alike, u16)>() + 2 * address + name;
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         numbers.insert(alike, number);
         Some(number)
+    }
+
+    /// The name of a tier, which all who have it share.
+    pub(crate) fn tier(&self, name: Arc<str>) -> TierName {
+        let alike = Alike { tier: Some(name.clone()), whitelisted: false, own_at: None };
+        let shared =
+            self.number(alike).and_then(|number| self.get(number)).and_then(|terms| terms.tier.clone());
+        shared.unwrap_or_else(|| TierName::new(name))
     }
 
     #[inline]

@@ -4,8 +4,8 @@ use crate::own::Own;
 use crate::quota::{Below, Grant, Override, QuotaMore};
 use crate::{Domain, Entry, Micros, TierName};
 
-/// What is kept about a caller besides its name. Most have a tier and nothing else, or one limit of their own besides; all who differ in no
-/// more than how much that limit is share this.
+/// What is kept about a caller besides its name. Most have a tier and nothing else, or one limit of their own besides that holds always; of
+/// these all share this who differ in no more than how much that limit is, as long as there is room ([`Shared`](crate::shared::Shared)).
 #[derive(Debug)]
 pub struct Terms {
     /// Its tier.
@@ -94,14 +94,13 @@ impl<'t> Agreed<'t> {
 impl Terms {
     /// What it takes in memory, as far as can be told: what allocators add is rounded. The name of the tier is shared.
     pub(crate) fn bytes(&self) -> usize {
-        const COUNTS: usize = 2 * size_of::<usize>(); // Of an `Arc`.
         let text = |text: &str| allocated(text.len());
         let overrides = self.overrides.here().iter().map(|one| bytes_of_address(&one.below));
         let more = self.more.as_deref().map_or(0, |more| {
             let texts = [&more.domain, &more.user, &more.client].into_iter().flatten().map(|one| text(one));
             allocated(size_of::<QuotaMore>()) + texts.sum::<usize>()
         });
-        let own = allocated(COUNTS + size_of::<Own>()) + more;
+        let own = allocated(COUNTS_BYTES + size_of::<Own>()) + more;
         let apart = match &self.overrides {
             Overrides::None | Overrides::Each(_) | Overrides::One(_) => 0,
             Overrides::Several(several) => allocated(size_of_val(&**several)),
@@ -140,6 +139,14 @@ pub(crate) fn bytes_of_address(below: &Below) -> usize {
     let levels = below.iter().map(|(key, value)| allocated(key.len()) + allocated(value.len()));
     allocated(size_of_val(&**below)) + levels.sum::<usize>()
 }
+
+/// What a name takes that is shared.
+pub(crate) fn bytes_of_name(name: &str) -> usize {
+    allocated(COUNTS_BYTES + name.len())
+}
+
+/// What an `Arc` counts by.
+const COUNTS_BYTES: usize = 2 * size_of::<usize>();
 
 /// What so many bytes take of an allocator, whose smallest steps are of sixteen.
 fn allocated(bytes: usize) -> usize {

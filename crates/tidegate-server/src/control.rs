@@ -1,6 +1,6 @@
 //! How far a node is with what the control plane keeps: for probes and for metrics.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use tidegate_telemetry::AuditSinkGauges;
@@ -26,6 +26,10 @@ pub struct ControlStatus {
     follow_errors: AtomicU64,
     rules_refused: AtomicBool,
     has_api: AtomicBool,
+    serves_one: AtomicBool,
+    serves_nobody: AtomicBool,
+    /// How many nodes there are although it serves one; 0 where all is well.
+    nodes: AtomicU32,
     calls: [AtomicU64; AdminCall::ALL.len()],
     /// How far the audit trail is written to where an operator wants to have it, and why it does not go on.
     sink: Mutex<Option<(AuditSinkGauges, Option<String>)>>,
@@ -59,6 +63,36 @@ impl ControlStatus {
     /// The API is served here.
     pub fn has_api(&self) {
         self.has_api.store(true, Ordering::Relaxed);
+    }
+
+    /// It is in a file, which serves one node.
+    pub fn serves_one_node(&self) {
+        self.serves_one.store(true, Ordering::Relaxed);
+    }
+
+    /// The one that it could serve decides nothing.
+    pub fn serves_nobody(&self) {
+        self.serves_nobody.store(true, Ordering::Relaxed);
+    }
+
+    /// So many nodes share the counters. Says whether that is news, and not well.
+    pub fn sees_nodes(&self, nodes: u32) -> bool {
+        let nodes = if nodes > 1 && self.serves_one.load(Ordering::Relaxed) { nodes } else { 0 };
+        self.nodes.swap(nodes, Ordering::Relaxed) == 0 && nodes > 0
+    }
+
+    /// What is wrong with how it is set up, and what to do.
+    pub fn misplaced(&self) -> Option<String> {
+        if self.serves_nobody.load(Ordering::Relaxed) {
+            let why = "this process decides nothing, and SQLite serves no other: what is changed here holds nowhere; give it and the nodes \
+                       that decide one PostgreSQL (--control-database postgres://…)";
+            return Some(why.into());
+        }
+        let nodes = Some(self.nodes.load(Ordering::Relaxed)).filter(|nodes| *nodes > 0)?;
+        Some(format!(
+            "{nodes} nodes share the counters, and SQLite serves one: what is changed here holds on this node alone; give all of them one \
+             PostgreSQL (--control-database postgres://…), or set control.enabled: false where nobody uses it"
+        ))
     }
 
     /// The API answered a call with this status.

@@ -279,6 +279,11 @@ impl Setting {
         self.name.replace(['.', '_'], "-")
     }
 
+    /// A shorter spelling of the flag, for what is said often.
+    pub fn short_flag(&self) -> Option<&'static str> {
+        (self.name == "node.role").then_some("role")
+    }
+
     /// Its environment variable, such as `TIDEGATE_RULES_PATH`.
     pub fn variable(&self) -> String {
         format!("{PREFIX}{}", self.name.replace('.', "_").to_uppercase())

@@ -1,10 +1,10 @@
 //! Denials that are remembered: whoever was refused, and asks for as much again before its time, is refused at once, and costs the store
 //! nothing. Shared by the threads of a node; bounded; forgotten after a second at most, because units may be given back elsewhere.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use foldhash::HashMap;
 use tidegate_core::{Ask, Charge, Key, Limit, Micros, Outcome, Role, Verdict};
 
 use super::stats::DenialStats;

@@ -2,12 +2,13 @@
 //! where they are for the same slot. Nobody waits for a fuller call.
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::hash::{BuildHasher as _, RandomState};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use foldhash::HashMap;
 use redis::Value;
 use smallvec::SmallVec;
 use tidegate_core::{Key, Micros, Numbers};

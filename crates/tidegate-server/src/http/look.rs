@@ -38,6 +38,9 @@ pub(super) fn ready(core: &Core, query: Option<&str>) -> Result<Answer, HttpErro
     if let Some(control) = &node.control {
         let keys = node.rules.in_force().quotas.len();
         let _ = writeln!(told, "quotas    {}", control.told(keys, node.clock.wall_now_us()));
+        if let Some(misplaced) = control.misplaced() {
+            let _ = writeln!(told, "          degraded: {misplaced}");
+        }
         if let Some(sink) = control.sink_told() {
             let _ = writeln!(told, "audit     {sink}");
         }

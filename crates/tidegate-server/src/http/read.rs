@@ -31,14 +31,17 @@ pub(super) async fn read(body: Incoming) -> Result<Bytes, HttpError> {
 
 /// All of a body. One that comes in one piece, as most do, is not copied.
 async fn whole(mut body: Limited<Incoming>) -> Result<Bytes, Box<dyn std::error::Error + Send + Sync>> {
-    let (mut first, mut rest) = (Bytes::new(), Vec::new());
+    let (mut first, mut all) = (Bytes::new(), Vec::new());
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame?.into_data() else { continue };
         if first.is_empty() {
             first = data;
-        } else {
-            rest.extend_from_slice(&data);
+            continue;
         }
+        if all.is_empty() {
+            all.extend_from_slice(&first);
+        }
+        all.extend_from_slice(&data);
     }
-    Ok(if rest.is_empty() { first } else { [&first, &rest[..]].concat().into() })
+    Ok(if all.is_empty() { first } else { all.into() })
 }

@@ -30,7 +30,8 @@ pub(super) const GREETING_MAX: Duration = Duration::from_secs(5);
 /// With what every connection of HTTP/2 begins.
 const PREFACE_BYTES: usize = 24;
 
-/// Headers of one request. There may be a hundred: that is what hyper has room for without asking for memory.
+/// What the headers of one request may take. How many there may be is hyper's own bound, a hundred: to ask for one has it clear the room
+/// for them each time. A test sees to it that it stays (`tests/node/http.rs`).
 const HEADER_BYTES_MAX: usize = 64 << 10;
 
 /// What is spoken.

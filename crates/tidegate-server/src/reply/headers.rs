@@ -6,6 +6,7 @@ use http::HeaderName;
 use super::names::NAME_MAX;
 use super::text::{LINE_BYTES_MAX, Line, Put};
 use super::told::{LISTED_MAX, Span, Told, ToldLimit};
+use crate::decide::TAKES_MAX;
 
 /// A set of headers that some clients read.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -75,6 +76,8 @@ const LISTED_BYTES_MAX: usize = NAME_MAX
 const BEFORE_LISTED_BYTES_MAX: usize = "4294967295, ".len();
 /// Some proxies refuse headers that are larger.
 const _: () = assert!(BEFORE_LISTED_BYTES_MAX + LISTED_MAX * LISTED_BYTES_MAX <= LINE_BYTES_MAX);
+/// Limits of one name are told apart by a number, of three digits at most.
+const _: () = assert!(TAKES_MAX <= 256);
 
 /// Hands every header of these dialects to `put`, names in lower case as HTTP/2 wants them. Where dialects share a header, it is written
 /// once, and the first of them says what it means.

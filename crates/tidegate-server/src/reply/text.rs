@@ -1,4 +1,4 @@
-//! Numbers and JSON as bytes, written by hand: every answer has some, and none is worth an allocation.
+//! Numbers, JSON and values of headers, written piece by piece: every answer has some, and none is worth an allocation.
 
 use arrayvec::ArrayString;
 
