@@ -3,6 +3,7 @@
 //!
 //! A backup holds hashes of tokens and the key of these hashes: it is a secret.
 
+use std::collections::BTreeMap;
 use std::io::BufRead;
 
 use ring::digest::{Context, SHA256};
@@ -98,6 +99,21 @@ impl Kept {
         }
     }
 
+    /// As its lines begin.
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Meta(..) => "meta",
+            Self::Tier(_) => "tier",
+            Self::Rule(_) => "rule",
+            Self::RuleVersion(_) => "rule_version",
+            Self::RuleState(_) => "rule_state",
+            Self::Quota(_) => "quota",
+            Self::Token(_) => "token",
+            Self::Usage(_) => "usage",
+            Self::Audit(_) => "audit",
+        }
+    }
+
     /// What a line says, if it can be kept.
     fn of(row: Row) -> Result<Self> {
         let no_number = |what: &str| Error::invalid(what.to_owned(), "is no number in hexadecimal digits");
@@ -144,6 +160,15 @@ pub struct BackedUp {
     /// Rows of all kinds.
     pub rows: u64,
     /// Where the audit trail ended.
+    pub head: Head,
+}
+
+/// What a restore did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Restored {
+    /// What the backup held.
+    pub held: BackedUp,
+    /// Where the audit trail ends now: with the row about the restore.
     pub head: Head,
 }
 
@@ -221,6 +246,10 @@ pub(crate) struct Lines<R> {
     head: Head,
     chain: Chain,
     rows: u64,
+    /// How many of each kind.
+    kinds: BTreeMap<&'static str, u64>,
+    /// Of the whole, once the trailer was read.
+    sha256: String,
     is_over: bool,
 }
 
@@ -240,7 +269,8 @@ impl<R: BufRead> Lines<R> {
         context.update(&line);
         let head = Head { seq: header.revision, hash };
         let chain = Chain::after(GENESIS);
-        Ok(Self { from, hash: context, number: 1, head, chain, rows: 0, is_over: false })
+        let (kinds, sha256) = (BTreeMap::new(), String::new());
+        Ok(Self { from, hash: context, number: 1, head, chain, rows: 0, kinds, sha256, is_over: false })
     }
 
     /// The next rows, so many and so many bytes; none once all were read and found to be right.
@@ -259,6 +289,7 @@ impl<R: BufRead> Lines<R> {
             self.hash.update(&line);
             self.rows += 1;
             let kept = Kept::of(row).map_err(|error| here(error.to_string()))?;
+            *self.kinds.entry(kept.kind()).or_default() += 1;
             if let Kept::Audit(entry) = &kept {
                 self.chain.verify(entry).map_err(|broken| here(broken.to_string()))?;
             }
@@ -278,12 +309,33 @@ impl<R: BufRead> Lines<R> {
         if self.chain.last() != self.head {
             return wrong("does not hold the audit trail to its end");
         }
+        self.sha256 = sha256.to_owned();
         self.is_over = true;
         Ok(())
     }
 
     pub(crate) fn held(&self) -> BackedUp {
         BackedUp { rows: self.rows, head: self.head }
+    }
+
+    /// What the audit trail is told of a restore: the trail that was there before, if there was one, and what came in its place.
+    pub(crate) fn told(&self, before: Head) -> Result<(Option<String>, String)> {
+        #[derive(Serialize)]
+        struct Trail {
+            revision: Revision,
+            head: String,
+        }
+        #[derive(Serialize)]
+        struct Told<'a> {
+            #[serde(flatten)]
+            trail: Trail,
+            sha256: &'a str,
+            rows: &'a BTreeMap<&'static str, u64>,
+        }
+        let trail = |head: Head| Trail { revision: head.seq, head: hex(&head.hash) };
+        let before = (before.seq > 0).then(|| crate::store::json(&trail(before))).transpose()?;
+        let told = Told { trail: trail(self.head), sha256: &self.sha256, rows: &self.kinds };
+        Ok((before, crate::store::json(&told)?))
     }
 }
 

@@ -32,7 +32,7 @@ pub mod api; // how it is asked for, over HTTP
 pub use audit::{AuditEntry, Broken, Chain, GENESIS, HASH_BYTES};
 pub use audit_line::AuditLine;
 pub use audit_sink::{AuditSink, SinkProgress, SinkTo};
-pub use backup::{BackedUp, Backup};
+pub use backup::{BackedUp, Backup, Restored};
 pub use error::{Error, Result};
 pub use follow::{Follow, Sink};
 pub use last_good::LastGood;

@@ -403,6 +403,7 @@ pub enum Action {
     Rollback,
     Revoke,
     Reset,
+    Restore,
 }
 
 /// What it was done to.
@@ -420,6 +421,8 @@ pub enum Kind {
     Token,
     /// Counters, which are not kept here; the subject says which.
     Usage,
+    /// All that is kept, which was filled from a backup; the subject is `all`.
+    Database,
     /// Something that only a newer Tidegate knows.
     Unknown,
 }
@@ -462,7 +465,8 @@ names!(Action {
     Delete = "delete",
     Rollback = "rollback",
     Revoke = "revoke",
-    Reset = "reset"
+    Reset = "reset",
+    Restore = "restore"
 });
 names!(Kind {
     Quota = "quota",
@@ -471,16 +475,25 @@ names!(Kind {
     RuleState = "rule_state",
     Token = "token",
     Usage = "usage",
+    Database = "database",
     Unknown = "unknown"
 });
 
-/// Which keys to list.
+/// Which keys to list. All of these hold together.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct QuotaFilter {
     /// Of this tier.
     pub tier: Option<String>,
     /// That begin so.
     pub prefix: Option<String>,
+    /// Of this user.
+    pub user_id: Option<String>,
+    /// Of this client.
+    pub client_id: Option<String>,
+    /// With an override that ends before this time; one without an end does not.
+    pub expires_before: Option<i64>,
+    /// With an override that ends at this time or later: the same one, where both are said.
+    pub expires_after: Option<i64>,
 }
 
 /// Which rows of the audit trail to list. All of these hold together.
@@ -544,6 +557,8 @@ pub struct Change {
     pub kind: Kind,
     /// Which one.
     pub subject: String,
+    /// The hash of this row of the audit trail; none if it is not as long as a hash.
+    pub hash: Option<[u8; crate::audit::HASH_BYTES]>,
 }
 
 /// What has changed since some revision.
@@ -551,6 +566,9 @@ pub struct Change {
 pub struct Changes {
     /// The first of them, in order.
     pub changes: Vec<Change>,
+    /// The hash of the row that they come after, if it is there. If it is another than it was, the store was put back, as with a smaller
+    /// head.
+    pub since: Option<[u8; crate::audit::HASH_BYTES]>,
     /// The revision that the store was at. If it is below the one asked about, the store was put back, and all has to be read again.
     pub head: Revision,
 }

@@ -27,6 +27,12 @@ pub enum PlaneError {
         /// What is missing.
         why: String,
     },
+    /// Others know, and this process does not: it decides nothing, and the counters are where decisions are made.
+    #[error("{why}")]
+    Elsewhere {
+        /// Whom to ask.
+        why: String,
+    },
 }
 
 /// The process, as the control plane sees it.
@@ -54,16 +60,23 @@ pub trait Plane: Send + Sync + 'static {
     /// A call was answered with this status: for whoever counts them.
     fn answered(&self, status: u16);
 
-    /// What every counter of a caller holds, without charging: of each rule that is about the caller alone and whose values are known.
-    fn usage<'a>(&'a self, domain: Option<&'a str>, api_key: &'a str) -> Pending<'a, Vec<Used>>;
+    /// What every counter of a caller holds, without charging: of each rule that counts for the caller and whose values are known; or of
+    /// those at one address.
+    fn usage<'a>(
+        &'a self,
+        domain: Option<&'a str>,
+        api_key: &'a str,
+        address: Option<&'a str>,
+    ) -> Pending<'a, CallerUsage>;
 
-    /// Makes counters of a caller as if never touched: all, or those at one address. Gives what they held.
+    /// Makes counters of a caller as if never touched: all but those that count for everybody, or those at one address. Gives what they
+    /// held.
     fn reset<'a>(
         &'a self,
         domain: Option<&'a str>,
         api_key: &'a str,
         address: Option<&'a str>,
-    ) -> Pending<'a, Vec<Used>>;
+    ) -> Pending<'a, CallerUsage>;
 }
 
 /// How much, in which time.
@@ -115,21 +128,58 @@ pub struct Judged {
     pub warnings: Vec<Value>,
     /// What would change, by the ids of rules.
     pub changes: Vec<RuleChange>,
+    /// What would change besides: what holds for a whole domain, by its name, and what descriptors say besides their limits, by their
+    /// paths.
+    pub besides: Vec<RuleChange>,
 }
 
-/// What would become of one rule.
+/// What would become of one rule, domain or descriptor. What it says is told as `tidegate config diff` tells it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct RuleChange {
     /// Its id.
     pub id: String,
     /// The tier that it is for.
     pub tier: Option<String>,
-    /// Its limit before; none where it is new.
+    /// What it says before: of a rule its limit, its state and whatever else is unusual about it. None where it is new.
     pub before: Option<String>,
-    /// Its limit then; none where it would be gone.
+    /// What it would say then; none where it would be gone.
     pub after: Option<String>,
-    /// Would its counters start afresh?
+    /// Would its counters start afresh? So would those of a rule whose id is new because of its window or algorithm.
     pub counters_start_afresh: bool,
+}
+
+/// What the counters of a caller hold.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct CallerUsage {
+    /// Those that were looked at.
+    pub counters: Vec<Used>,
+    /// Rules that count for the caller by counters that nobody can list.
+    pub not_listed: Vec<NotListed>,
+    /// So many counters and rules more there are than were looked at and named.
+    pub left_out: u64,
+}
+
+/// A rule whose counters cannot be listed.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct NotListed {
+    /// Its id.
+    pub rule: String,
+    /// Why not, and what to do.
+    pub why: String,
+}
+
+/// For whom a counter counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CountsFor {
+    /// The caller alone.
+    Caller,
+    /// All keys of its user.
+    UserId,
+    /// All keys of its client.
+    ClientId,
+    /// Others too, whoever they are.
+    All,
 }
 
 /// What one counter of a caller holds.
@@ -137,7 +187,9 @@ pub struct RuleChange {
 pub struct Used {
     /// The rule; none where the caller has a limit of its own and no rule stands.
     pub rule: Option<String>,
-    /// Where below the caller's entry: `default`, or `key:value` joined by `|`.
+    /// For whom it counts.
+    pub counts_for: CountsFor,
+    /// Where below the caller's entry: `default`, or `key:value` joined by `|`. Of a rule that is not about this entry, its id.
     pub address: String,
     /// Its limit.
     pub limit: LimitInForce,

@@ -13,7 +13,6 @@ use ring::hmac;
 use ring::rand::SecureRandom as _;
 use tidegate_clock::Clock;
 use tidegate_core::{Ask, Limit, Micros, State};
-use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
 use super::problem::Problem;
@@ -154,7 +153,8 @@ impl Caller {
 pub(crate) struct Doorman {
     store: ControlStore,
     clock: Clock,
-    key: OnceCell<hmac::Key>,
+    /// None until it was read. A restore puts another in its place.
+    key: Mutex<Option<hmac::Key>>,
     checked: Mutex<HashMap<[u8; 32], Checked>>,
     tries: Mutex<Tries>,
 }
@@ -172,7 +172,7 @@ impl Doorman {
         Self {
             store,
             clock,
-            key: OnceCell::new(),
+            key: Mutex::new(None),
             checked: Mutex::new(HashMap::new()),
             tries: Mutex::new(tries),
         }
@@ -191,13 +191,18 @@ impl Doorman {
             return Err(Problem::unauthorized(detail, "Bearer realm=\"tidegate\""));
         };
         let key = self.key().await.map_err(unseen)?;
-        let hash = hash(key, text);
-        if let Some(caller) = self.remembered(&hash) {
+        if let Some(caller) = self.remembered(&hash(&key, text)) {
             return Ok(caller);
         }
         self.may_try(peer)?;
-        match self.check(key, text).await.map_err(unseen)? {
-            Ok(token) => Ok(self.remember(hash, token)),
+        let mut checked = self.check(&key, text).await.map_err(unseen)?;
+        if checked.is_err()
+            && let Some(key) = self.another_key().await.map_err(unseen)?
+        {
+            checked = self.check(&key, text).await.map_err(unseen)?;
+        }
+        match checked {
+            Ok(token) => Ok(self.remember(text, token)),
             Err(detail) => {
                 self.failed(peer);
                 tokio::time::sleep_until(begun + REFUSED_AFTER).await;
@@ -234,13 +239,32 @@ impl Doorman {
         expires_at.is_some_and(|at| at <= now)
     }
 
-    pub(crate) async fn key(&self) -> Result<&hmac::Key> {
-        self.key.get_or_try_init(|| hash_key(&self.store)).await
+    async fn key(&self) -> Result<hmac::Key> {
+        let known = locked(&self.key).clone();
+        if let Some(key) = known {
+            return Ok(key);
+        }
+        let key = hash_key(&self.store).await?;
+        Ok(locked(&self.key).get_or_insert(key).clone())
+    }
+
+    /// The key, if it is not the one that was known: then the database was restored from another's backup, with the tokens of that.
+    async fn another_key(&self) -> Result<Option<hmac::Key>> {
+        let key = hash_key(&self.store).await?;
+        let mut known = locked(&self.key);
+        let is_same = |other: &hmac::Key| hash(other, "") == hash(&key, "");
+        if known.as_ref().is_some_and(is_same) {
+            return Ok(None);
+        }
+        *known = Some(key.clone());
+        locked(&self.checked).clear();
+        Ok(Some(key))
     }
 
     /// What stands for an identifier in logs.
     pub(crate) fn alias(&self, of: &str) -> String {
-        self.key.get().map_or_else(|| "?".into(), |key| hex(&hmac::sign(key, of.as_bytes()).as_ref()[..8]))
+        let alias = |key: &hmac::Key| hex(&hmac::sign(key, of.as_bytes()).as_ref()[..8]);
+        locked(&self.key).as_ref().map_or_else(|| "?".into(), alias)
     }
 
     fn remembered(&self, hash: &[u8; 32]) -> Option<Caller> {
@@ -249,15 +273,16 @@ impl Doorman {
         (now_us < checked.until_us && !self.is_past(checked.expires_at)).then_some(checked.caller)
     }
 
-    fn remember(&self, hash: [u8; 32], token: Token) -> Caller {
+    fn remember(&self, text: &str, token: Token) -> Caller {
         let Token { id, name, scope, tenant, expires_at, .. } = token;
         let caller = Caller { id, name, scope, tenant };
         let now_us = self.clock.now_us();
+        let hash = locked(&self.key).as_ref().map(|key| hash(key, text));
         let mut checked = locked(&self.checked);
         if checked.len() >= CHECKED_MAX {
             checked.retain(|_, one| now_us < one.until_us);
         }
-        if checked.len() < CHECKED_MAX {
+        if let Some(hash) = hash.filter(|_| checked.len() < CHECKED_MAX) {
             let until_us = now_us.saturating_add(CHECKED_FOR_US);
             checked.insert(hash, Checked { caller: caller.clone(), expires_at, until_us });
         }

@@ -21,10 +21,10 @@ use utoipa::ToSchema;
 use super::Desk;
 use super::call::{Answer, Call, ok, read_json};
 use super::problem::Problem;
-use super::quotas::{OverrideBody, QuotaBody, bind, known_tiers, minds, refuse_tier};
+use super::quotas::{OverrideBody, QuotaBody, bind, filter, known_tiers, minds, refuse_tier};
 use super::when::When;
 use crate::error::Error;
-use crate::model::{Limits, Outcome, Quota, QuotaFilter, Who};
+use crate::model::{Limits, Outcome, Quota, Who};
 
 /// Bytes of an import.
 const IMPORT_BYTES: usize = 64 << 20;
@@ -507,8 +507,7 @@ pub(super) async fn export(desk: Arc<Desk>, call: Call) -> Answer {
         None if call.header(&ACCEPT).is_some_and(|said| said.contains("text/csv")) => Form::Csv,
         None => Form::JsonLines,
     };
-    let text = |name: &str| query.get(name).map(str::to_owned);
-    let filter = QuotaFilter { tier: text("tier"), prefix: text("prefix") };
+    let filter = filter(query)?;
     let caller = call.caller.clone();
     // The first page is read here, so that a database that is away is told as such.
     let mut page = desk.store.quotas(&filter, None, Limits::PAGE).await?;

@@ -16,6 +16,7 @@ use serde_json::Value;
 
 use super::auth::{Caller, hex};
 use super::problem::Problem;
+use super::when::When;
 use crate::error::Error;
 use crate::model::{Limits, Version, Who};
 
@@ -259,6 +260,19 @@ impl Query {
             Some("" | "true" | "1") => Ok(true),
             Some(_) => Err(Problem::bad_request(name, "is `true` or `false`")),
         }
+    }
+
+    /// An instant, in microseconds since 1970.
+    pub(crate) fn time(&self, name: &str) -> Result<Option<i64>, Problem> {
+        let read = self.get(name).map(|said| {
+            let When(us) = When::read(said)?;
+            if (0..=Limits::TIME_US).contains(&us) {
+                Ok(us)
+            } else {
+                Err(format!("`{said}` is not between the years 1970 and 9999"))
+            }
+        });
+        read.transpose().map_err(|why: String| Problem::bad_request(name, why))
     }
 
     pub(crate) fn number(&self, name: &str) -> Result<Option<u64>, Problem> {

@@ -54,16 +54,22 @@ fn parameter(name: &str) -> (Value, &'static str) {
     let number = json!({ "type": "integer", "minimum": 0, "maximum": i64::MAX });
     match name {
         "actor" => (text, "By this one: the name of a token."),
+        "client_id" => (text, "Of this client."),
         "cursor" => (text, "What the page before gave as `next`."),
         "descriptor" => (text, "Only the counters at this address: `default`, or `key:value` joined by `|`."),
         "domain" => (text, "Of this domain."),
         "dry_run" => (json!({ "type": "boolean" }), "Says what would change, and writes nothing."),
+        "expires_after" => (
+            time,
+            "With an override that ends at this time or later; with `expires_before`, one that ends between the two.",
+        ),
+        "expires_before" => (time, "With an override that ends before this time, also one that has ended."),
         "format" => {
             (json!({ "type": "string", "enum": ["csv", "jsonl"] }), "The form; otherwise as `Accept` says.")
         }
         "from" => (number, "From this row on."),
         "kind" => {
-            let kinds = ["quota", "tier", "rule", "rule_state", "token", "usage"];
+            let kinds = ["quota", "tier", "rule", "rule_state", "token", "usage", "database"];
             (json!({ "type": "string", "enum": kinds }), "About things of this kind.")
         }
         "limit" => (
@@ -82,6 +88,7 @@ fn parameter(name: &str) -> (Value, &'static str) {
         "tier" => (text, "Of this tier."),
         "to" => (number, "Up to this row."),
         "until" => (time, "Before this time."),
+        "user_id" => (text, "Of this user."),
         _ => (text, ""),
     }
 }
@@ -101,7 +108,7 @@ fn problems(route: &Route) -> Vec<(u16, &'static str)> {
         all.extend([(404, "There is no such thing."), (422, "What was sent cannot be kept.")]);
     }
     if route.is_elsewhere {
-        all.push((409, "It is written elsewhere, and changed there."));
+        all.push((409, "It is written or counted elsewhere, and to be changed there."));
     }
     if route.is_conditional {
         all.push((

@@ -114,6 +114,11 @@ impl Problem {
         problem.with("written_in", origins.into())
     }
 
+    /// It is counted elsewhere. To ask here again does not help.
+    pub(crate) fn counted_elsewhere(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, "counted-elsewhere", "the counters are not here", detail)
+    }
+
     /// Somebody else was first.
     pub(crate) fn conflict(current: u64) -> Self {
         let detail = match current {
@@ -197,6 +202,7 @@ impl From<PlaneError> for Problem {
         match error {
             unavailable @ PlaneError::Unavailable { .. } => Self::unavailable(unavailable.to_string()),
             PlaneError::Unknown { why } => Self::not_found(why),
+            PlaneError::Elsewhere { why } => Self::counted_elsewhere(why),
         }
     }
 }

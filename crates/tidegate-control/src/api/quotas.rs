@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use super::Desk;
 use super::auth::Caller;
-use super::call::{Answer, Call, Expected, PageOf, cursor, no_content, ok, tagged};
+use super::call::{Answer, Call, Expected, PageOf, Query, cursor, no_content, ok, tagged};
 use super::problem::Problem;
 use super::when::When;
 use crate::error::Error;
@@ -294,13 +294,25 @@ pub(super) async fn delete(desk: Arc<Desk>, call: Call) -> Answer {
 
 pub(super) async fn list(desk: Arc<Desk>, call: Call) -> Answer {
     let query = call.query();
-    let text = |name: &str| query.get(name).map(str::to_owned);
-    let filter = QuotaFilter { tier: text("tier"), prefix: text("prefix") };
+    let filter = filter(query)?;
     let (limit, after) = (query.limit()?, query.cursor()?);
     let page = desk.store.quotas(&filter, after.as_deref(), limit).await?;
     let own = page.items.into_iter().filter(|key| minds(&desk, &call.caller, &key.value));
     let items: Vec<QuotaAnswer> = own.map(|key| told(&desk, key)).collect();
     ok(&PageOf { items, next: cursor(page.next) })
+}
+
+/// Which keys are asked for. Of what a call does not know as a parameter there is nothing in its query.
+pub(super) fn filter(query: &Query) -> Result<QuotaFilter, Problem> {
+    let text = |name: &str| query.get(name).map(str::to_owned);
+    Ok(QuotaFilter {
+        tier: text("tier"),
+        prefix: text("prefix"),
+        user_id: text("user_id"),
+        client_id: text("client_id"),
+        expires_before: query.time("expires_before")?,
+        expires_after: query.time("expires_after")?,
+    })
 }
 
 /// Is it about a domain that the caller has to do with?

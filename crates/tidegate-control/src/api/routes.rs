@@ -30,7 +30,7 @@ pub struct Route {
     pub(super) answers: Vec<(u16, Given)>,
     /// Does it heed If-Match and If-None-Match?
     pub(super) is_conditional: bool,
-    /// Can what it is about be written elsewhere?
+    /// Can what it is about be written elsewhere, or counted elsewhere?
     pub(super) is_elsewhere: bool,
     /// May it take long?
     pub(super) is_long: bool,
@@ -202,7 +202,16 @@ fn table() -> Vec<Route> {
         Route::get("/openapi.json", "This document", with!(openapi::get)).gives_texts(&["application/json"]),
         Route::get("/admin/v1/quotas", "Lists quotas in the order of their keys", with!(quotas::list))
             .by(Read)
-            .query(&["tier", "prefix", "cursor", "limit"])
+            .query(&[
+                "tier",
+                "prefix",
+                "user_id",
+                "client_id",
+                "expires_before",
+                "expires_after",
+                "cursor",
+                "limit",
+            ])
             .gives_pages::<quotas::QuotaAnswer>(),
         Route::get("/admin/v1/quotas/{api_key}", "Reads the quota of a key", with!(quotas::get))
             .by(Read)
@@ -297,11 +306,13 @@ fn table() -> Vec<Route> {
         .gives_nothing(),
         Route::get("/admin/v1/usage/{api_key}", "What a caller has used", with!(usage::get))
             .by(Read)
-            .query(&["domain"])
+            .query(&["domain", "descriptor"])
+            .elsewhere()
             .gives::<usage::UsageAnswer>(200),
         Route::delete("/admin/v1/usage/{api_key}", "Resets counters of a caller", with!(usage::delete))
             .by(Write)
             .query(&["domain", "descriptor"])
+            .elsewhere()
             .gives::<usage::Reset>(200),
         Route::get("/admin/v1/tokens", "Lists tokens, without their secrets", with!(tokens::list))
             .by_whole(Admin)

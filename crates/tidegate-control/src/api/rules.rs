@@ -88,7 +88,9 @@ pub(super) struct RuleAnswer {
 pub(super) struct DryRun {
     /// Nothing was written.
     dry_run: bool,
-    /// What would become of rules, each with its limit before and then.
+    /// What would become of domains, descriptors and rules: each with an `id` (the domain's name, the descriptor's path, the rule's id),
+    /// the `tier` that it is for, what it says `before` and `after`, as `tidegate config diff` tells it (a rule's limit with its state
+    /// and policy: `sliding_window 60/1m shadow_mode`), null where it is not there, and `counters_start_afresh`.
     #[schema(value_type = Vec<Object>)]
     changes: Vec<Value>,
     /// What is odd about it.
@@ -323,7 +325,7 @@ pub(super) async fn roll_back(desk: Arc<Desk>, mut call: Call) -> Answer {
 }
 
 fn dry_run(judged: Judged, document: Value) -> Answer {
-    let changes = judged.changes.iter().map(|change| json!(change)).collect();
+    let changes = judged.besides.iter().chain(&judged.changes).map(|change| json!(change)).collect();
     ok(&DryRun { dry_run: true, changes, warnings: judged.warnings, document })
 }
 

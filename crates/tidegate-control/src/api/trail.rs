@@ -9,7 +9,6 @@ use super::Desk;
 use super::auth::hex;
 use super::call::{Answer, Call, PageOf, Query, cursor, ok};
 use super::problem::Problem;
-use super::when::When;
 use crate::audit_line::AuditLine;
 use crate::model::{AuditFilter, AuditOrder, Kind, Verification};
 
@@ -33,15 +32,11 @@ pub(super) struct Verified {
 
 pub(super) async fn list(desk: Arc<Desk>, call: Call) -> Answer {
     let query = call.query();
-    let time = |name: &str| {
-        let read = query.get(name).map(When::read).transpose();
-        read.map(|at| at.map(|When(us)| us)).map_err(|why| Problem::bad_request(name, why))
-    };
     let kind = query.get("kind").map(str::parse::<Kind>).transpose();
     let text = |name: &str| query.get(name).map(str::to_owned);
     let filter = AuditFilter {
-        since: time("since")?,
-        until: time("until")?,
+        since: query.time("since")?,
+        until: query.time("until")?,
         actor: text("actor"),
         kind: kind.map_err(|why| Problem::bad_request("kind", why))?,
         subject: text("subject"),

@@ -13,7 +13,7 @@ use super::problem::Problem;
 use super::when::When;
 use crate::error::Error;
 use crate::model::{Action, Kind};
-use crate::plane::Used;
+use crate::plane::{CallerUsage, CountsFor, NotListed, Used};
 
 /// What a caller has used.
 #[derive(Serialize, ToSchema)]
@@ -22,10 +22,41 @@ pub(super) struct UsageAnswer {
     api_key: String,
     /// Of the caller's own rule; for sliding ones until now.
     current_window: Option<Window>,
-    /// By address: `default`, or the path below the caller's entry. Of several limits there, the one with the least left.
+    /// By address: `default`, or the path below the caller's entry; the id of a rule that is not about this entry. Of several limits there,
+    /// the one with the least left.
     usage: BTreeMap<String, Level>,
-    /// Every limit that applies.
+    /// Every limit that applies and whose counter can be named.
     rules: Vec<RuleUsage>,
+    /// The rules that apply too, by counters that cannot be named.
+    not_listed: Vec<NotListedRule>,
+    /// So many more there are: an answer has at most 1000 counters, and names at most 1000 rules whose counters it cannot name. By
+    /// `descriptor` each is found.
+    left_out: u64,
+}
+
+/// A rule whose counters cannot be named.
+#[derive(Serialize, ToSchema)]
+struct NotListedRule {
+    rule: String,
+    /// Why not, and how to look at one of them.
+    why: String,
+}
+
+impl NotListedRule {
+    fn of(NotListed { rule, why }: NotListed) -> Self {
+        Self { rule, why }
+    }
+}
+
+/// For whom a counter counts.
+#[derive(ToSchema)]
+#[schema(as = CountsFor, rename_all = "snake_case")]
+#[allow(dead_code, reason = "it is there for its schema: what is told is the process's own")]
+enum CountsForName {
+    Caller,
+    UserId,
+    ClientId,
+    All,
 }
 
 /// From when until when.
@@ -49,6 +80,10 @@ struct RuleUsage {
     /// The rule; none where the caller has a limit of its own and no rule stands.
     rule: Option<String>,
     descriptor: String,
+    /// The `caller` alone, all keys of its user or client (`user_id`, `client_id`), or `all` that the rule is about: that is not reset with
+    /// one caller.
+    #[schema(value_type = CountsForName)]
+    counts_for: CountsFor,
     used: u64,
     limit: u32,
     remaining: u64,
@@ -69,6 +104,7 @@ impl RuleUsage {
         Self {
             rule: used.rule,
             descriptor: used.address,
+            counts_for: used.counts_for,
             used: used.used,
             limit: used.limit.amount,
             remaining: used.remaining,
@@ -86,6 +122,8 @@ impl RuleUsage {
 pub(super) struct Reset {
     api_key: String,
     reset: Vec<RuleUsage>,
+    /// So many counters of the caller were not reset, because a call resets at most 1000: name the others by `descriptor`.
+    left_out: u64,
 }
 
 /// The domain in which a caller is looked for: the one that is named, else that of its record; as the process is asked.
@@ -110,7 +148,8 @@ async fn domain(desk: &Desk, call: &Call) -> Result<Option<String>, Problem> {
 
 pub(super) async fn get(desk: Arc<Desk>, call: Call) -> Answer {
     let domain = domain(&desk, &call).await?;
-    let all = desk.plane.usage(domain.as_deref(), call.name()).await?;
+    let CallerUsage { counters: all, not_listed, left_out } =
+        desk.plane.usage(domain.as_deref(), call.name(), call.query().get("descriptor")).await?;
     let mut usage: BTreeMap<String, Level> = BTreeMap::new();
     let mut current_window = None;
     for used in &all {
@@ -126,16 +165,23 @@ pub(super) async fn get(desk: Arc<Desk>, call: Call) -> Answer {
         usage.insert(used.address.clone(), level);
     }
     let rules = all.into_iter().map(RuleUsage::of).collect();
-    ok(&UsageAnswer { api_key: call.name().into(), current_window, usage, rules })
+    let not_listed = not_listed.into_iter().map(NotListedRule::of).collect();
+    ok(&UsageAnswer { api_key: call.name().into(), current_window, usage, rules, not_listed, left_out })
 }
 
 pub(super) async fn delete(desk: Arc<Desk>, call: Call) -> Answer {
     let domain = domain(&desk, &call).await?;
     let address = call.query().get("descriptor");
-    let mut held = desk.plane.usage(domain.as_deref(), call.name()).await?;
-    held.retain(|used| address.is_none_or(|address| used.address == address));
+    let mut held = desk.plane.usage(domain.as_deref(), call.name(), address).await?.counters;
+    let is_of_others = held.iter().any(|used| used.counts_for == CountsFor::All);
+    held.retain(|used| used.counts_for != CountsFor::All);
     if held.is_empty() {
-        return Err(Problem::not_found("no rule counts this caller there"));
+        return Err(Problem::not_found(match is_of_others {
+            false => "no rule counts this caller there",
+            true => {
+                "what counts there counts for others too, and is not reset with one caller: `tidegate inspect --reset` on a node does that"
+            }
+        }));
     }
     // It is said first, and done then: nothing is reset that nobody can see.
     let before: Vec<_> = held
@@ -147,5 +193,7 @@ pub(super) async fn delete(desk: Arc<Desk>, call: Call) -> Answer {
     let (who, before, after) = (call.who(), Some(before.to_string()), Some(after.to_string()));
     desk.store.record(&who, Action::Reset, Kind::Usage, call.name(), before, after).await?;
     let reset = desk.plane.reset(domain.as_deref(), call.name(), address).await?;
-    ok(&Reset { api_key: call.name().into(), reset: reset.into_iter().map(RuleUsage::of).collect() })
+    let left_out = reset.left_out;
+    let reset = reset.counters.into_iter().map(RuleUsage::of).collect();
+    ok(&Reset { api_key: call.name().into(), reset, left_out })
 }

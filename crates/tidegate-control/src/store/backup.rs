@@ -6,9 +6,9 @@ use std::time::Duration;
 use super::held::Held;
 use super::snapshot::SnapshotOf;
 use super::{ControlStore, Database, each, ended, postgres, sqlite, within};
-use crate::backup::{BackedUp, Backup, Kept, Lines};
+use crate::backup::{Backup, Kept, Lines, Restored};
 use crate::error::{Error, Result};
-use crate::model::{Head, Revision, Version};
+use crate::model::{Head, Revision, Version, Who};
 
 /// Rows that are written at once, and bytes of their lines.
 const ROWS_MAX: usize = 1000;
@@ -154,8 +154,10 @@ impl ControlStore {
     }
 
     /// Fills the database from a backup, in one transaction: all of it, or nothing where the backup is not whole or not as it was written.
-    /// The database has to be empty, unless all that is there is to be replaced.
-    pub async fn restore(&self, from: impl BufRead, replace: bool) -> Result<BackedUp> {
+    /// The database has to be empty, unless all that is there is to be replaced. The audit trail of the backup goes on with a row about
+    /// this.
+    pub async fn restore(&self, who: &Who, from: impl BufRead, replace: bool) -> Result<Restored> {
+        who.check()?;
         self.may_write()?;
         let mut lines = Lines::open(from)?;
         let deadline = self.inner.deadline;
@@ -164,14 +166,15 @@ impl ControlStore {
             let mut held = within(deadline, Held::of(&database.writer)).await?;
             let Some(connection) = held.connection() else { return Err(ended()) };
             // Dropped before its end, the connection is closed, and nothing has happened.
-            within(deadline, sql::backup::begin(connection, replace)).await?;
+            let before = within(deadline, sql::backup::begin(connection, replace)).await?;
             while let Some(rows) = lines.next(ROWS_MAX, BYTES_MAX)? {
                 within(deadline, sql::backup::insert(connection, rows, at)).await?;
             }
-            let held_in_it = lines.held();
-            within(deadline, sql::backup::end(connection, held_in_it.head)).await?;
+            let (held_in_it, told) = (lines.held(), lines.told(before)?);
+            let ended = sql::backup::end(connection, who, at, held_in_it.head, told);
+            let head = within(deadline, ended).await?;
             held.give_back();
-            held_in_it
+            Restored { held: held_in_it, head }
         });
         self.inner.follower.tell(restored.head.seq);
         Ok(restored)

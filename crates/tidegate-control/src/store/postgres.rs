@@ -23,6 +23,7 @@ const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     include_str!("../../migrations/postgres/0001_control.sql"),
     include_str!("../../migrations/postgres/0002_calendar_usage.sql"),
     include_str!("../../migrations/postgres/0003_calendar_given_back.sql"),
+    include_str!("../../migrations/postgres/0004_quota_search.sql"),
 ];
 /// The lock is a number that only we use: the letters of our name. Waiting for it is bounded by the deadline of the whole.
 const BEGIN_MIGRATION: &[&str] =

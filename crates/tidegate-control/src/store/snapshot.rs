@@ -5,13 +5,13 @@ use std::time::Duration;
 use super::held::Held;
 use super::{postgres, sqlite, within};
 use crate::error::{Error, Result};
-use crate::model::{Limits, QuotaFilter, Revision, SnapshotPage};
+use crate::model::{Head, Limits, QuotaFilter, Revision, SnapshotPage};
 
 /// All tiers, rules, rule states and quotas at one revision, a page at a time. Whatever is changed meanwhile is not in it. It holds a
 /// connection of the store until it has been read to its end, or is dropped.
 pub struct Snapshot {
     held: Option<SnapshotOf>,
-    revision: Revision,
+    head: Head,
     deadline: Duration,
     part: Part,
     after: Option<String>,
@@ -63,12 +63,17 @@ impl Snapshot {
                 postgres::sql::trail::head(connection).await?
             }),
         };
-        Ok(Self { held: Some(held), revision: head.seq, deadline, part: Part::Tiers, after: None })
+        Ok(Self { held: Some(held), head, deadline, part: Part::Tiers, after: None })
     }
 
     /// Of when it is.
     pub fn revision(&self) -> Revision {
-        self.revision
+        self.head.seq
+    }
+
+    /// Where the audit trail ended then.
+    pub fn head(&self) -> Head {
+        self.head
     }
 
     /// The next page, tiers first and quotas last; none at the end.

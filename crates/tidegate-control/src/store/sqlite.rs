@@ -24,6 +24,7 @@ const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     include_str!("../../migrations/sqlite/0001_control.sql"),
     include_str!("../../migrations/sqlite/0002_calendar_usage.sql"),
     include_str!("../../migrations/sqlite/0003_calendar_given_back.sql"),
+    include_str!("../../migrations/sqlite/0004_quota_search.sql"),
 ];
 const BEGIN_MIGRATION: &[&str] = &["BEGIN IMMEDIATE"];
 const FIND_HEAD: &str = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'control_head'";

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tidegate_control::api::{ApiOptions, routes};
+use tidegate_control::plane::{CountsFor, NotListed, Used};
 
 use crate::rig::{Rig, assert_has, limit, locked, used};
 use crate::support::{both, both_alone};
@@ -78,6 +79,32 @@ fn counters_are_reset_with_a_row_of_the_audit_trail() {
             ]),
         );
         rig.ask("DELETE /admin/v1/usage/key?descriptor=x:y", Value::Null).await.is(404);
+        // What counts for others too is shown, and stays as it is.
+        let everybody =
+            Used { counts_for: CountsFor::All, ..used("all", "shop|x#all", 9, limit(20, "rule")) };
+        *locked(&rig.process.used) = vec![everybody];
+        let not_listed = vec![NotListed { rule: "open".into(), why: "there are many".into() }];
+        *locked(&rig.process.not_listed) = (not_listed, 7);
+        let shown = rig.get("/admin/v1/usage/key").await.is(200);
+        let expected = json!({
+            "rules": [{ "descriptor": "shop|x#all", "counts_for": "all", "used": 9 }], "left_out": 7,
+            "not_listed": [{ "rule": "open", "why": "there are many" }],
+        });
+        assert_has(&shown.json, &expected);
+        let before = (rig.revision().await, locked(&rig.process.resets).len());
+        for call in ["key", "key?descriptor=shop%7Cx%23all"] {
+            let refused = rig.ask(&format!("DELETE /admin/v1/usage/{call}"), Value::Null).await.is(404);
+            assert!(refused.text.contains("counts for others too"), "{}", refused.text);
+        }
+        assert_eq!((rig.revision().await, locked(&rig.process.resets).len()), before, "nothing was done");
+        locked(&rig.process.used).push(used("key", "default", 3, limit(20, "rule")));
+        let reset = rig.ask("DELETE /admin/v1/usage/key", Value::Null).await.is(200);
+        assert_has(&reset.json, &json!({ "reset": [{ "descriptor": "default" }], "left_out": 7 }));
+        let trail = rig.get("/admin/v1/audit?kind=usage&limit=1").await.is(200);
+        assert_has(
+            &trail.json["items"][0]["before"],
+            &json!({ "counters": [{ "descriptor": "default", "used": 3 }] }),
+        );
         rig.get("/admin/v1/usage/key?domain=nowhere").await.is(404);
         let down = rig.get("/admin/v1/usage/key?domain=down").await.is(503);
         assert_eq!(down.header("retry-after"), "1");

@@ -268,6 +268,22 @@ fn quotas_are_listed_page_by_page() {
         assert_eq!(list("limit=2&tier=pro").await, ["b-1", "b-2"]);
         assert_eq!(list("prefix=c%26d").await, ["c&d=e"]);
         assert_eq!(list("prefix=a+1").await, ["a 1"]);
+        let timed = json!({ "userId": "ursula", "client_id": "acme", "overrides": [
+            { "descriptor": "default", "requests_per_unit": 1, "unit": "day", "expires_at": "2025-02-01T00:00:00Z" }] });
+        rig.ask("PUT /admin/v1/quotas/timed", timed).await.is(200);
+        rig.ask("PUT /admin/v1/quotas/other", json!({ "user_id": "ursula" })).await.is(200);
+        assert_eq!(list("user_id=ursula&limit=1").await, ["other", "timed"]);
+        assert_eq!(list("user_id=ursula&client_id=acme").await, ["timed"]);
+        assert_eq!(list("expires_before=2025-02-01T00:00:01Z").await, ["timed"]);
+        assert_eq!(list("expires_before=2025-02-01T00:00:00Z").await, Vec::<String>::new());
+        assert_eq!(
+            list("expires_after=2025-02-01T00:00:00Z&expires_before=2026-01-01T00:00:00Z").await,
+            ["timed"]
+        );
+        assert_eq!(list("expires_after=2025-02-01T00:00:01Z").await, Vec::<String>::new());
+        let tenant = rig.token(tidegate_control::Scope::Read, Some("shop"), None).await.1;
+        let of_others = rig.ask_as(Some(&tenant), "GET /admin/v1/quotas?user_id=ursula", "").await.is(200);
+        assert_eq!(of_others.json["items"], json!([]), "they are of another domain");
         for (query, field) in [
             ("limit=0", "limit"),
             ("limit=1001", "limit"),
@@ -278,6 +294,9 @@ fn quotas_are_listed_page_by_page() {
             ("tier=a&tier=b", "tier"),
             ("cursor=ff", "cursor"),
             ("prefix=%00", "query"),
+            ("expires_before=soon", "expires_before"),
+            ("expires_before=-009999-01-01T00:00:00Z", "expires_before"),
+            ("expires_after=1", "expires_after"),
         ] {
             assert_eq!(
                 rig.get(&format!("/admin/v1/quotas?{query}")).await.is(400).json["field"],

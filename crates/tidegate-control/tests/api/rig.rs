@@ -13,7 +13,8 @@ use tidegate_clock::{Clock, ManualClock};
 use tidegate_control::api::auth::{self, Wish};
 use tidegate_control::api::{Api, ApiOptions, Peer, routes};
 use tidegate_control::plane::{
-    Judged, LimitInForce, Pending, Plane, PlaneError, RuleChange, RuleInForce, Used,
+    CallerUsage, CountsFor, Judged, LimitInForce, NotListed, Pending, Plane, PlaneError, RuleChange,
+    RuleInForce, Used,
 };
 use tidegate_control::{ControlStore, Quota, Scope, Unit};
 use tower_service::Service as _;
@@ -198,6 +199,8 @@ type ResetAsked = (Option<String>, String, Option<String>);
 pub(crate) struct Process {
     pub(crate) rules: Mutex<Vec<RuleInForce>>,
     pub(crate) used: Mutex<Vec<Used>>,
+    /// What it cannot list of every caller, and how much more there is.
+    pub(crate) not_listed: Mutex<(Vec<NotListed>, u64)>,
     /// Domain, caller and address of each.
     pub(crate) resets: Mutex<Vec<ResetAsked>>,
     /// What it was last asked to judge.
@@ -222,6 +225,7 @@ pub(crate) fn limit(amount: u32, source: &'static str) -> LimitInForce {
 pub(crate) fn used(rule: &str, address: &str, used: u64, limit_of: LimitInForce) -> Used {
     Used {
         rule: Some(rule.into()),
+        counts_for: CountsFor::Caller,
         address: address.into(),
         remaining: u64::from(limit_of.amount) - used,
         limit: limit_of,
@@ -253,6 +257,7 @@ impl Default for Process {
         Self {
             rules: Mutex::new(rules),
             used: Mutex::default(),
+            not_listed: Mutex::default(),
             resets: Mutex::default(),
             judged: Mutex::default(),
         }
@@ -319,14 +324,24 @@ impl Plane for Process {
         own.map(|one| limit(one.requests_per_unit, "override")).or(of_tier).or(Some(limit(100, "rule")))
     }
 
-    fn usage<'a>(&'a self, domain: Option<&'a str>, api_key: &'a str) -> Pending<'a, Vec<Used>> {
+    fn usage<'a>(
+        &'a self,
+        domain: Option<&'a str>,
+        api_key: &'a str,
+        address: Option<&'a str>,
+    ) -> Pending<'a, CallerUsage> {
         Box::pin(async move {
             match (domain, api_key) {
                 (Some("down"), _) => Err(PlaneError::Unavailable { why: "no answer within 12 ms".into() }),
                 (Some(domain), _) if self.quota_key(domain).is_none() => {
                     Err(PlaneError::Unknown { why: format!("there is no domain `{domain}`") })
                 }
-                _ => Ok(locked(&self.used).clone()),
+                _ => {
+                    let (not_listed, left_out) = locked(&self.not_listed).clone();
+                    let mut counters = locked(&self.used).clone();
+                    counters.retain(|used| address.is_none_or(|address| used.address == address));
+                    Ok(CallerUsage { counters, not_listed, left_out })
+                }
             }
         })
     }
@@ -336,12 +351,17 @@ impl Plane for Process {
         domain: Option<&'a str>,
         api_key: &'a str,
         address: Option<&'a str>,
-    ) -> Pending<'a, Vec<Used>> {
+    ) -> Pending<'a, CallerUsage> {
         Box::pin(async move {
             let asked = (domain.map(str::to_owned), api_key.to_owned(), address.map(str::to_owned));
             locked(&self.resets).push(asked);
             let all = locked(&self.used).clone();
-            Ok(all.into_iter().filter(|used| address.is_none_or(|address| used.address == address)).collect())
+            let is_asked = |used: &Used| {
+                address.is_none_or(|address| used.address == address) && used.counts_for != CountsFor::All
+            };
+            let left_out = locked(&self.not_listed).1;
+            let counters = all.into_iter().filter(is_asked).collect();
+            Ok(CallerUsage { counters, not_listed: Vec::new(), left_out })
         })
     }
 }

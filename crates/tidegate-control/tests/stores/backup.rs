@@ -3,9 +3,10 @@
 use std::io::Cursor;
 use std::time::Duration;
 
+use tidegate_clock::Clock;
 use tidegate_control::{
-    ControlStore, Error, NewToken, Override, Quota, RuleState, Scope, Spending, State, Tier, Usage,
-    Verification,
+    AuditFilter, AuditOrder, ControlStore, Error, Follow, Kind, LastGood, NewToken, Override, Quota,
+    RuleState, Scope, Sink, Spending, State, Tier, Usage, Verification, Who,
 };
 
 use crate::child;
@@ -20,7 +21,14 @@ async fn backup(store: &ControlStore) -> String {
 }
 
 async fn restore(store: &ControlStore, text: &str, replace: bool) -> Result<u64, Error> {
-    store.restore(Cursor::new(text.as_bytes()), replace).await.map(|held| held.rows)
+    let who = Who::new("cli", "operator@host");
+    store.restore(&who, Cursor::new(text.as_bytes()), replace).await.map(|restored| restored.held.rows)
+}
+
+/// The rows of a backup, without header and trailer; but for the last row of the audit trail, if the restore wrote that.
+fn rows(text: &str, but_last: bool) -> Vec<&str> {
+    let lines: Vec<&str> = text.lines().collect();
+    lines[1..lines.len() - 1 - usize::from(but_last)].to_vec()
 }
 
 /// Something of everything.
@@ -87,26 +95,169 @@ fn what_is_restored_is_to_the_letter_what_was_backed_up() {
         {
             assert!(text.contains(&format!("\n{{\"{kind}\":")), "nothing of {kind}");
         }
-        let rows = restore(&other, &text, false).await.unwrap();
-        assert_eq!(rows, text.lines().count() as u64 - 2);
-        assert!(backup(&other).await == text, "it is another");
+        let restored = restore(&other, &text, false).await.unwrap();
+        assert_eq!(restored, text.lines().count() as u64 - 2);
+        assert!(rows(&backup(&other).await, true) == rows(&text, false), "it is another");
         assert_eq!(other.token_key().await, store.token_key().await);
         let head = store.head().await.unwrap();
-        let intact = Verification::Intact { rows: head.seq, last: head };
-        assert_eq!(other.verify(1, None).await, Ok(intact));
+        let ended = other.head().await.unwrap();
+        assert_eq!(ended.seq, head.seq + 1, "the restore is a row too");
+        assert_eq!(other.verify(1, None).await, Ok(Verification::Intact { rows: ended.seq, last: ended }));
         // And it goes on from there.
         let written = other.put_quota(&alice(), Quota::of("new"), None).await.unwrap();
-        assert_eq!(written.now.version, head.seq + 1);
+        assert_eq!(written.now.version, ended.seq + 1);
         let error = restore(&other, &text, false).await.unwrap_err();
         assert!(error.to_string().contains("is not empty"), "{error}");
-        assert_eq!(other.revision().await, Ok(head.seq + 1));
+        assert_eq!(other.revision().await, Ok(ended.seq + 1));
         restore(&other, &text, true).await.unwrap();
-        assert!(backup(&other).await == text, "what was there before was replaced");
+        assert!(
+            rows(&backup(&other).await, true) == rows(&text, false),
+            "what was there before was replaced"
+        );
         let refused = to.raw("DELETE FROM audit").await.unwrap_err();
         assert!(refused.contains("only added to"), "the guards are there again: {refused}");
         // A store that was open all the time writes on.
         other.put_tier(&alice(), Tier { name: "late".into(), overrides: Vec::new() }, None).await.unwrap();
         to.check_integrity().await;
+    });
+}
+
+/// There is no way to change something without a row of the audit trail.
+#[test]
+fn a_restore_is_a_row_of_the_audit_trail() {
+    from_one_to_the_other(async |from, to| {
+        let (store, other) = (from.open().await, to.open().await);
+        let empty = backup(&store).await;
+        for key in ["one", "two"] {
+            let told = quota(key, "pro", vec![limit("default", 5)]);
+            store.put_quota(&alice(), told, None).await.unwrap();
+        }
+        store.put_tier(&alice(), Tier { name: "gold".into(), overrides: Vec::new() }, None).await.unwrap();
+        let (text, head) = (backup(&store).await, store.head().await.unwrap());
+        let hex = |hash: [u8; 32]| hash.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let trailer: serde_json::Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+        let mut there: Option<tidegate_control::Head> = None;
+        for replace in [false, true] {
+            restore(&other, &text, replace).await.unwrap();
+            let filter = AuditFilter { kind: Some(Kind::Database), ..AuditFilter::default() };
+            let rows = other.audit(&filter, AuditOrder::OldestFirst, None, 10).await.unwrap().items;
+            let [row] = &rows[..] else { panic!("{rows:?}") };
+            let told = (row.seq, &*row.actor, &*row.origin, &*row.action, &*row.subject);
+            assert_eq!(told, (head.seq + 1, "cli", "operator@host", "restore", "all"));
+            let json = |text: &Option<String>| {
+                text.as_deref().map(|text| serde_json::from_str::<serde_json::Value>(text).unwrap())
+            };
+            let trail = |head: tidegate_control::Head| (head.seq, hex(head.hash));
+            let expected = serde_json::json!({
+                "revision": head.seq, "head": hex(head.hash), "sha256": trailer["end"]["sha256"],
+                "rows": { "quota": 2, "tier": 1, "audit": 3 },
+            });
+            assert_eq!(json(&row.after), Some(expected));
+            let before = there.map(trail);
+            let before = before.map(|(seq, head)| serde_json::json!({ "revision": seq, "head": head }));
+            assert_eq!(json(&row.before), before, "what was replaced");
+            let ended = other.head().await.unwrap();
+            assert_eq!((row.seq, row.hash, row.prev_hash), (ended.seq, ended.hash, head.hash));
+            assert_eq!(other.verify(1, None).await, Ok(Verification::Intact { rows: 4, last: ended }));
+            there = Some(ended);
+        }
+        // Of nothing, too; and it was somebody.
+        restore(&other, &empty, true).await.unwrap();
+        assert_eq!(other.revision().await, Ok(1));
+        let nobody = other.restore(&Who::new("", ""), Cursor::new(empty.as_bytes()), true).await;
+        assert!(matches!(nobody, Err(Error::Invalid { .. })), "{nobody:?}");
+    });
+}
+
+/// Says which tier a key has, by what it was told.
+#[derive(Clone, Default)]
+struct Tiers(std::sync::Arc<std::sync::Mutex<std::collections::BTreeMap<String, Option<String>>>>);
+
+impl Tiers {
+    fn of(&self, key: &str) -> Option<String> {
+        self.0.lock().unwrap().get(key).cloned().flatten()
+    }
+}
+
+impl Sink for Tiers {
+    fn quota(&self, quota: &Quota) {
+        self.0.lock().unwrap().insert(quota.api_key.clone(), quota.tier.clone());
+    }
+
+    fn no_quota(&self, api_key: &str) {
+        self.0.lock().unwrap().remove(api_key);
+    }
+
+    fn quotas_begin(&self) {
+        self.0.lock().unwrap().clear();
+    }
+
+    fn quotas_end(&self) {}
+    fn tiers(&self, _: &std::collections::BTreeMap<String, Tier>) {}
+    fn rules(&self, _: &std::collections::BTreeMap<String, String>) {}
+    fn states(&self, _: &[RuleState]) {}
+    fn is_at(&self, _: u64) {}
+    fn heard(&self) {}
+    fn heard_nothing(&self) {}
+}
+
+/// Follows until a key has this tier.
+async fn follows(follow: &mut Follow<Tiers>, seen: &Tiers, store: &ControlStore, tier: &str) {
+    let reached = async {
+        while seen.of("key").as_deref() != Some(tier) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let run = async {
+        tokio::select! { () = follow.run(store) => {}, () = reached => {} }
+    };
+    let soon = tokio::time::timeout(Duration::from_secs(15), run).await;
+    soon.unwrap_or_else(|_| panic!("it has {:?}, not {tier}", seen.of("key")));
+}
+
+/// The row of a restore makes the revision one more than the backup's: as many as there were before, if only one change is undone.
+#[test]
+fn whoever_follows_sees_a_restore_at_whatever_revision() {
+    both(async |bed| {
+        let store = bed.open().await;
+        let folder = tempfile::tempdir().unwrap();
+        let put = async |tier: &str| {
+            store.put_quota(&alice(), quota("key", tier, vec![]), None).await.unwrap();
+        };
+        let begin = || {
+            let seen = Tiers::default();
+            let file = LastGood::new(folder.path().join("last-good"), "db");
+            let mut follow = Follow::new(seen.clone(), Clock::real(), Some(file));
+            follow.load_last_good();
+            (follow, seen)
+        };
+        put("one").await;
+        let text = backup(&store).await;
+        let (mut follow, seen) = begin();
+        for undone in 1..=3 {
+            for n in 1..=undone {
+                put(&format!("later-{n}")).await;
+            }
+            follows(&mut follow, &seen, &store, &format!("later-{undone}")).await;
+            restore(&store, &text, true).await.unwrap();
+            follows(&mut follow, &seen, &store, "one").await;
+        }
+        // A node that was down meanwhile, and begins with what it knew last.
+        put("two").await;
+        follows(&mut follow, &seen, &store, "two").await;
+        drop(follow);
+        restore(&store, &text, true).await.unwrap();
+        let (mut follow, seen) = begin();
+        assert_eq!(seen.of("key").as_deref(), Some("two"), "what it knew last");
+        follows(&mut follow, &seen, &store, "one").await;
+        // And one that was further behind than the backup is old.
+        let late = Tiers::default();
+        let mut behind = Follow::new(late.clone(), Clock::real(), None);
+        put("three").await;
+        put("four").await;
+        let text = backup(&store).await;
+        restore(&store, &text, true).await.unwrap();
+        follows(&mut behind, &late, &store, "four").await;
     });
 }
 
@@ -220,7 +371,7 @@ async fn check_against_trail(store: &ControlStore) {
     let mut after = None;
     loop {
         let page = store.audit(&Default::default(), Default::default(), after, 1000).await.unwrap();
-        for entry in page.items {
+        for entry in page.items.into_iter().filter(|entry| entry.kind == "quota") {
             match entry.after {
                 Some(text) => expected.insert(entry.subject, text),
                 None => expected.remove(&entry.subject),

@@ -43,3 +43,30 @@ fn a_migration_that_is_killed_at_any_statement_is_finished_by_the_next() {
         assert!(kills >= 25, "only {kills} steps");
     });
 }
+
+/// A program of the version before that writes takes the head of the trail first, and then a table: a migration likewise, or each would wait
+/// for the other.
+#[test]
+fn a_migration_and_a_writer_of_the_version_before_wait_for_each_other_in_turn() {
+    const WRITES: &str = "BEGIN; SELECT 1 FROM control_head FOR UPDATE; SELECT pg_sleep(2); UPDATE quota_keys SET tier = 'gold'; \
+                          UPDATE control_head SET seq = seq; COMMIT";
+    const HOLDS_HEAD: &str = "SELECT count(*)::text FROM pg_locks WHERE relation = 'control_head'::regclass AND mode = 'RowShareLock'";
+    both(async |bed| {
+        bed.open().await.put_quota(&alice(), quota("key", "pro", vec![]), None).await.unwrap();
+        for index in ["quota_keys_user", "quota_keys_client", "quota_overrides_end"] {
+            bed.raw(&format!("DROP INDEX {index}")).await.unwrap();
+        }
+        bed.raw("UPDATE control_head SET schema_version = 3").await.unwrap();
+        let writes = bed.raw(bed.dialect("UPDATE quota_keys SET tier = 'gold'", WRITES));
+        let migrates = async {
+            while bed.server().is_some() && bed.texts(HOLDS_HEAD).await != ["1"] {
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            }
+            bed.open().await
+        };
+        let (written, store) = tokio::join!(writes, migrates);
+        assert!(written.is_ok(), "{written:?}");
+        assert_eq!((store.migrations_run(), store.schema_version().await), (1, Ok(SCHEMA_VERSION)));
+        assert_eq!(store.quota("key").await.unwrap().value.tier.as_deref(), Some("gold"));
+    });
+}

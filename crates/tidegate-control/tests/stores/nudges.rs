@@ -28,6 +28,33 @@ fn who_is_nudged_looks_whether_there_is_something() {
     });
 }
 
+/// A restore may put a database back to a lower revision: what is written from then on is told as before.
+#[test]
+fn a_database_that_was_put_back_tells_what_is_written_next() {
+    both(async |bed| {
+        let store = ControlStore::open(&bed.options().poll(NEVER)).await.unwrap();
+        let (mut all, mut own) = (store.wakeups(), store.own_writes());
+        let put = async |amount| {
+            let told = quota("key", "pro", vec![limit("default", amount)]);
+            store.put_quota(&alice(), told, None).await.unwrap().now.version
+        };
+        for seq in [40, 30, 20] {
+            bed.raw(&format!("UPDATE control_head SET seq = {seq}")).await.unwrap();
+            store.nudge();
+            assert_eq!(tokio::time::timeout(SOON, all.changed()).await.unwrap(), Some(seq));
+        }
+        let written = put(1).await;
+        assert_eq!(written, 21);
+        assert_eq!(tokio::time::timeout(SOON, all.changed()).await.unwrap(), Some(written));
+        assert_eq!(tokio::time::timeout(SOON, own.changed()).await.unwrap(), Some(written));
+        bed.raw("UPDATE control_head SET seq = 10").await.unwrap();
+        let written = put(2).await;
+        assert_eq!(written, 11);
+        assert_eq!(tokio::time::timeout(SOON, all.changed()).await.unwrap(), Some(written));
+        assert_eq!(tokio::time::timeout(SOON, own.changed()).await.unwrap(), Some(written));
+    });
+}
+
 /// Row 36: whoever may connect to PostgreSQL may notify, and a revision that nobody ever reaches would be the last that is told.
 #[test]
 fn a_notification_that_lies_keeps_nobody_from_hearing_the_next() {

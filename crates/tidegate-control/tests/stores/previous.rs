@@ -9,8 +9,12 @@ use tidegate_control::{Error, Quota, SCHEMA_VERSION};
 use crate::support::{Bed, alice, both, quota};
 
 /// The statements of each version, the first is 1.
-const SAID: &[&str] =
-    &[include_str!("previous/v1.sql"), include_str!("previous/v2.sql"), include_str!("previous/v3.sql")];
+const SAID: &[&str] = &[
+    include_str!("previous/v1.sql"),
+    include_str!("previous/v2.sql"),
+    include_str!("previous/v3.sql"),
+    include_str!("previous/v4.sql"),
+];
 
 /// What this program says, to see that the last file says the same.
 const OURS: &[&str] = &[

@@ -191,16 +191,79 @@ fn keys_are_listed_page_by_page_in_the_order_of_their_bytes() {
         for limit in [1, 3, 10, 1000] {
             assert_eq!(list(&QuotaFilter::default(), limit).await, sorted);
         }
-        let of_tier = QuotaFilter { tier: Some("pro".into()), prefix: None };
+        let of_tier = QuotaFilter { tier: Some("pro".into()), ..QuotaFilter::default() };
         assert_eq!(list(&of_tier, 2).await, ["b", "b-1", "b-2", "bee"]);
         let beginning = |prefix: &str| QuotaFilter { prefix: Some(prefix.into()), ..QuotaFilter::default() };
         assert_eq!(list(&beginning("b-"), 1).await, ["b-1", "b-2"]);
         assert_eq!(list(&beginning("a_"), 9).await, ["a_b"]);
         assert_eq!(list(&beginning("%"), 9).await, Vec::<String>::new());
-        let both = QuotaFilter { tier: Some("free".into()), prefix: Some("a".into()) };
+        let both =
+            QuotaFilter { tier: Some("free".into()), prefix: Some("a".into()), ..QuotaFilter::default() };
         assert_eq!(list(&both, 9).await, ["a", "a_b", "ab"]);
         let found = store.quotas_of(&["b", "nobody", "a"]).await.unwrap();
         assert_eq!(found.iter().map(|key| key.value.api_key.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+    });
+}
+
+#[test]
+fn keys_are_searched_by_who_is_behind_them_and_by_when_exceptions_end() {
+    both(async |bed| {
+        let store = bed.open().await;
+        let ends = |descriptor: &str, at: Option<i64>| Override { expires_at: at, ..limit(descriptor, 1) };
+        let put = async |key: &str, user: &str, client: Option<&str>, overrides: Vec<Override>| {
+            let user_id = Some(user.to_owned()).filter(|user| !user.is_empty());
+            let quota =
+                Quota { user_id, client_id: client.map(str::to_owned), ..quota(key, "pro", overrides) };
+            store.put_quota(&alice(), quota, None).await.unwrap();
+        };
+        put("a", "ursula", None, vec![ends("x:1", Some(10)), ends("y:1", Some(40))]).await;
+        put("b", "ursula", Some("acme"), vec![ends("x:1", None)]).await;
+        put("c", "", Some("acme"), vec![ends("x:1", Some(20)), ends("y:1", None)]).await;
+        put("d", "Ursula", None, vec![]).await;
+        put("e", "ursula", None, vec![ends("x:1", Some(30)), ends("y:1", Some(30))]).await;
+        let text = |said: &str| Some(said.to_owned());
+        let none = QuotaFilter::default;
+        let cases: [(QuotaFilter, &[&str]); 10] = [
+            (QuotaFilter { user_id: text("ursula"), ..none() }, &["a", "b", "e"]),
+            (QuotaFilter { user_id: text("urs"), ..none() }, &[]),
+            (QuotaFilter { client_id: text("acme"), ..none() }, &["b", "c"]),
+            (QuotaFilter { client_id: text("acme"), user_id: text("ursula"), ..none() }, &["b"]),
+            (QuotaFilter { expires_before: Some(30), ..none() }, &["a", "c"]),
+            (QuotaFilter { expires_before: Some(31), ..none() }, &["a", "c", "e"]),
+            (QuotaFilter { expires_before: Some(10), ..none() }, &[]),
+            (QuotaFilter { expires_after: Some(30), ..none() }, &["a", "e"]),
+            // One override, and not two.
+            (QuotaFilter { expires_after: Some(11), expires_before: Some(40), ..none() }, &["c", "e"]),
+            (QuotaFilter { expires_before: Some(40), user_id: text("ursula"), ..none() }, &["a", "e"]),
+        ];
+        for (filter, expected) in cases {
+            for limit in [1, 100] {
+                let (mut found, mut after) = (Vec::new(), None::<String>);
+                loop {
+                    let page = store.quotas(&filter, after.as_deref(), limit).await.unwrap();
+                    found.extend(page.items);
+                    match page.next {
+                        Some(next) => after = Some(next),
+                        None => break,
+                    }
+                }
+                let keys: Vec<&str> = found.iter().map(|key| key.value.api_key.as_str()).collect();
+                assert_eq!(keys, expected, "{filter:?}");
+                // Whole, whatever they were found by.
+                let whole = store.quotas_of(&keys).await.unwrap();
+                assert_eq!(found, whole, "{filter:?}");
+            }
+        }
+        // By their indexes, of which SQLite says whether they serve: of a million keys nobody looks at each.
+        for (table, index, what) in [
+            ("quota_keys", "quota_keys_user", "api_key > '' AND user_id = 'ursula'"),
+            ("quota_keys", "quota_keys_client", "api_key > '' AND client_id = 'acme'"),
+            ("quota_overrides", "quota_overrides_end", "expires_at IS NOT NULL AND expires_at < 25"),
+        ] {
+            let sqlite = format!("SELECT api_key FROM {table} INDEXED BY {index} WHERE {what}");
+            let postgres = format!("SELECT indexname::text FROM pg_indexes WHERE indexname = '{index}'");
+            assert!(!bed.texts(bed.dialect(&sqlite, &postgres)).await.is_empty(), "{index}");
+        }
     });
 }
 

@@ -4,19 +4,19 @@ use sqlx::query_builder::Separated;
 use sqlx::{AssertSqlSafe, QueryBuilder, Row as _};
 
 use super::{
-    BEGIN_WRITE, Connection, DROP_BESIDE, Db, LOCK_HEAD, NOTIFY, ROWS_MAX, TAKE_TIME, change, migrate,
+    BEGIN_WRITE, Connection, DROP_BESIDE, Db, LOCK_HEAD, ROWS_MAX, TAKE_TIME, Transaction, change, migrate,
     quotas, rules, states, tiers, tokens, trail, usage,
 };
 use crate::audit::AuditEntry;
 use crate::backup::Kept;
 use crate::error::Result;
 use crate::model::{
-    AuditFilter, AuditOrder, Head, Limits, Page, QuotaFilter, QuotaKey, RuleDocument, RuleState, RuleVersion,
-    Spending, Stored, Tier, Token, Usage,
+    Action, AuditFilter, AuditOrder, Head, Kind, Limits, Page, QuotaFilter, QuotaKey, RuleDocument,
+    RuleState, RuleVersion, Spending, Stored, Tier, Token, Usage, Who,
 };
 use crate::store::backup::{After, Part, TABLES, not_empty};
 use crate::store::json;
-use crate::store::values::{At, fingerprint, number};
+use crate::store::values::{At, bytes, count, fingerprint, number};
 
 /// Rows that may be as large as a rule's document, read at once.
 const LARGE_ROWS: usize = 64;
@@ -85,14 +85,15 @@ fn named<T>(page: Page<T>, kept: fn(T) -> Kept) -> (Vec<Kept>, Option<After>) {
     (page.items.into_iter().map(kept).collect(), page.next.map(After::Name))
 }
 
-/// Begins a transaction that nobody else writes during, on a database that is empty then.
-pub(crate) async fn begin(connection: &mut Connection, replace: bool) -> Result<()> {
+/// Begins a transaction that nobody else writes during, on a database that is empty then. Says where its audit trail ended before.
+pub(crate) async fn begin(connection: &mut Connection, replace: bool) -> Result<Head> {
     sqlx::raw_sql(BEGIN_WRITE).execute(&mut *connection).await?;
     for statement in TAKE_TIME {
         sqlx::raw_sql(*statement).execute(&mut *connection).await?;
     }
     let row = sqlx::query(LOCK_HEAD).fetch_one(&mut *connection).await?;
     change::check_schema(row.try_get("schema_version")?)?;
+    let head = Head { seq: count(row.try_get("seq")?), hash: bytes(row.try_get("hash")?)? };
     if replace {
         // The audit trail lets nobody take rows out of it: the tables go, and come back empty.
         for table in TABLES {
@@ -102,16 +103,16 @@ pub(crate) async fn begin(connection: &mut Connection, replace: bool) -> Result<
         for statement in DROP_BESIDE {
             sqlx::raw_sql(*statement).execute(&mut *connection).await?;
         }
-        return migrate::make_all(connection).await;
+        migrate::make_all(connection).await?;
+        return Ok(head);
     }
-    let seq: i64 = row.try_get("seq")?;
-    let mut is_empty = seq == 0;
+    let mut is_empty = head.seq == 0;
     for table in TABLES.iter().filter(|table| **table != "control_head") {
         let any = format!("SELECT count(*) FROM (SELECT 1 FROM {table} LIMIT 1) found");
         let rows: i64 = sqlx::query_scalar(AssertSqlSafe(any)).fetch_one(&mut *connection).await?;
         is_empty &= rows == 0;
     }
-    if is_empty { Ok(()) } else { Err(not_empty()) }
+    if is_empty { Ok(head) } else { Err(not_empty()) }
 }
 
 /// Writes rows as they were.
@@ -225,13 +226,17 @@ async fn write<'r, T>(
     Ok(())
 }
 
-/// Ends the transaction with the audit trail at this row.
-pub(crate) async fn end(connection: &mut Connection, head: Head) -> Result<()> {
-    let query = sqlx::query("UPDATE control_head SET seq = $1, hash = $2 WHERE one = 1");
-    query.bind(number(head.seq)).bind(&head.hash[..]).execute(&mut *connection).await?;
-    if let Some(notify) = NOTIFY {
-        sqlx::query(notify).bind(head.seq.to_string()).execute(&mut *connection).await?;
-    }
-    sqlx::raw_sql("COMMIT").execute(connection).await?;
-    Ok(())
+/// Ends the transaction with a row of the audit trail, behind those of the backup, that says what this was. Returns where it ends now.
+pub(crate) async fn end(
+    connection: &mut Connection,
+    who: &Who,
+    at: i64,
+    held: Head,
+    (before, after): (Option<String>, String),
+) -> Result<Head> {
+    let mut last = Transaction::behind(connection, who, at, held);
+    last.record(Action::Restore, Kind::Database, "all", before, Some(after));
+    let head = last.head();
+    last.commit().await?;
+    Ok(head)
 }

@@ -28,6 +28,16 @@ impl<'a> Transaction<'a> {
         Ok(Self { connection, who, at, head, entries: Vec::new() })
     }
 
+    /// In a transaction that was begun otherwise, behind this row of the audit trail.
+    pub(crate) fn behind(connection: &'a mut Connection, who: &'a Who, at: i64, head: Head) -> Self {
+        Self { connection, who, at, head, entries: Vec::new() }
+    }
+
+    /// Where the audit trail ends with it.
+    pub(crate) fn head(&self) -> Head {
+        self.head
+    }
+
     /// Who does it.
     pub(crate) fn actor(&self) -> &'a str {
         &self.who.actor

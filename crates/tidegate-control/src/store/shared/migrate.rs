@@ -3,7 +3,7 @@
 //! Each migration is one transaction, so that one that is interrupted at any statement was never begun; and nobody else migrates during it,
 //! so that of several nodes that start together one does the work and the others find it done.
 
-use super::{BEGIN_MIGRATION, Connection, FIND_HEAD, MIGRATIONS};
+use super::{BEGIN_MIGRATION, Connection, FIND_HEAD, LOCK_HEAD, MIGRATIONS};
 use crate::error::Result;
 use crate::store::{SCHEMA_VERSION, StepHook};
 
@@ -25,6 +25,10 @@ pub(crate) async fn run(connection: &mut Connection, hook: Option<StepHook>) -> 
             super::change::roll_back(connection).await?;
             return Ok(ran);
         };
+        if version > 0 {
+            // As whoever writes does, before any table: programs of the version before may be writing.
+            sqlx::raw_sql(LOCK_HEAD).execute(&mut *connection).await?;
+        }
         for statement in statements(migration) {
             next();
             sqlx::raw_sql(statement).execute(&mut *connection).await?;

@@ -50,6 +50,23 @@ pub(crate) async fn list(
     if let Some(tier) = &filter.tier {
         query.push(" AND tier = ").push_bind(tier);
     }
+    if let Some(user_id) = &filter.user_id {
+        query.push(" AND user_id = ").push_bind(user_id);
+    }
+    if let Some(client_id) = &filter.client_id {
+        query.push(" AND client_id = ").push_bind(client_id);
+    }
+    if filter.expires_before.is_some() || filter.expires_after.is_some() {
+        // Those that end in time are few, and an index has them; of keys there may be a million.
+        query.push(" AND api_key IN (SELECT api_key FROM quota_overrides WHERE expires_at IS NOT NULL");
+        if let Some(at) = filter.expires_before {
+            query.push(" AND expires_at < ").push_bind(At(at));
+        }
+        if let Some(at) = filter.expires_after {
+            query.push(" AND expires_at >= ").push_bind(At(at));
+        }
+        query.push(")");
+    }
     if let Some(prefix) = filter.prefix.as_ref().filter(|prefix| !prefix.is_empty()) {
         // The first two are what an index is searched by; no character comes after the one that is added.
         query.push(" AND api_key >= ").push_bind(prefix);

@@ -3,7 +3,7 @@
 use sqlx::{QueryBuilder, Row as _};
 
 use super::{Connection, Db, Transaction, one_more, page};
-use crate::audit::AuditEntry;
+use crate::audit::{AuditEntry, GENESIS};
 use crate::error::Result;
 use crate::model::{Action, AuditFilter, AuditOrder, Change, Changes, Head, Kind, Page, Revision};
 use crate::store::values::{At, bytes, count, number};
@@ -82,19 +82,29 @@ fn entry(row: &<Db as sqlx::Database>::Row) -> Result<AuditEntry> {
 pub(crate) async fn changes(connection: &mut Connection, since: Revision, limit: usize) -> Result<Changes> {
     // The head first: what is added in between is found the next time.
     let (head, _) = head(&mut *connection).await?;
-    let query = "SELECT seq, kind, subject FROM audit WHERE seq > $1 AND seq <= $2 ORDER BY seq LIMIT $3";
+    // With the row before, by whose hash one knows whether it is still the same trail.
+    let query =
+        "SELECT seq, kind, subject, hash FROM audit WHERE seq >= $1 AND seq <= $2 ORDER BY seq LIMIT $3";
     let rows = sqlx::query(query)
         .bind(number(since))
         .bind(number(head.seq))
-        .bind(one_more(limit) - 1)
+        .bind(one_more(limit))
         .fetch_all(connection)
         .await?;
     let change = |row: &<Db as sqlx::Database>::Row| {
         let kind: &str = row.try_get("kind")?;
         let kind = kind.parse().unwrap_or(Kind::Unknown);
-        Ok(Change { seq: count(row.try_get("seq")?), kind, subject: row.try_get("subject")? })
+        let (seq, hash) = (count(row.try_get("seq")?), bytes(row.try_get("hash")?).ok());
+        Ok(Change { seq, kind, subject: row.try_get("subject")?, hash })
     };
-    Ok(Changes { changes: rows.iter().map(change).collect::<Result<_>>()?, head: head.seq })
+    let mut changes: Vec<Change> = rows.iter().map(change).collect::<Result<_>>()?;
+    let before = changes.first().filter(|first| first.seq == since && since > 0).map(|first| first.hash);
+    if before.is_some() {
+        changes.remove(0);
+    }
+    changes.truncate(limit);
+    let since = if since == 0 { Some(GENESIS.hash) } else { before.flatten() };
+    Ok(Changes { changes, since, head: head.seq })
 }
 
 /// Says what was done to something that is not kept here.
