@@ -1,5 +1,5 @@
 //! `cargo xtask faults`: what a node does while its store is in trouble. The rows are tests, `crates/tidegate/tests/faults`; each leaves
-//! a line of JSON, and this makes a table of them.
+//! a line of JSON, and this makes a table of them. Those of the control plane's databases are among its tests, and only run here.
 
 use serde_json::Value;
 
@@ -7,6 +7,7 @@ use crate::{Failure, Outcome, shell, unknown};
 
 const LONG: &str = "--long";
 const UNPROTECTED: &str = "--unprotected";
+const CONTROL: &str = "control";
 
 /// Of all checks, this share has to be answered without an error.
 const ANSWERED_GOAL: f64 = 0.9999;
@@ -26,11 +27,39 @@ pub(crate) fn details() -> String {
          admitted beside the limits. Under the table stands the share of checks that were answered without an error. Four minutes.\n  \
          {LONG}         faults at their full length, twice the load, and every row on both stores\n  \
          {UNPROTECTED}  each row without what protects it: passes only if that is noticed\n\
-         Numbers of rows may follow: cargo xtask faults 1 16"
+         Numbers of rows may follow: cargo xtask faults 1 16\n\n\
+         {CONTROL}: the control plane's instead, in tests that say what they saw: SQLite and PostgreSQL are killed while edits are\n\
+         acknowledged, disks are full, databases hang and are away.\n  \
+         {LONG}         1000 kills of SQLite and 50 of PostgreSQL, and five minutes without a database"
     )
 }
 
+/// The rows of the control plane's databases.
+fn control(is_long: bool) -> Outcome {
+    const OUTAGE: &str = "300";
+    shell::need_redis()?;
+    shell::need_postgres()?;
+    for (package, tests, rows) in
+        [("tidegate-control", "stores", "faults::"), ("tidegate", "node", "control_faults::")]
+    {
+        let mut command =
+            shell::cargo(&["test", "--package", package, "--test", tests, "--", rows, "--nocapture"]);
+        if is_long {
+            command.env("TIDEGATE_FAULTS_LONG", "1").env("TIDEGATE_FAULT_SECONDS", OUTAGE);
+        }
+        shell::run(&mut command)?;
+    }
+    Ok(())
+}
+
 pub(crate) fn run(arguments: &[String]) -> Outcome {
+    if let Some((CONTROL, flags)) = arguments.split_first().map(|(first, rest)| (&**first, rest)) {
+        return match flags {
+            [] => control(false),
+            [flag] if flag == LONG => control(true),
+            _ => Err(Failure::Usage(format!("`{CONTROL}` may be followed by {LONG}, and by nothing else"))),
+        };
+    }
     let run = parse(arguments)?;
     shell::need_redis()?;
     shell::need_valkey()?;
@@ -158,6 +187,9 @@ mod tests {
         assert_eq!(run, Run { flag: Some(LONG), rows: vec!["row_01".into(), "row_16".into()] });
         for wrong in ["--short", "--long --unprotected", "one"] {
             assert!(matches!(parse(&words(wrong)), Err(Failure::Usage(_))), "{wrong}");
+        }
+        for wrong in ["control 31", "control --long --long", "control --unprotected"] {
+            assert!(matches!(super::run(&words(wrong)), Err(Failure::Usage(_))), "{wrong}");
         }
     }
 

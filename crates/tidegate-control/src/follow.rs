@@ -189,8 +189,8 @@ impl<S: Sink> Follow<S> {
         let mut took_all = false;
         loop {
             let changes = store.changes_since(self.revision, CHANGES_PAGE).await?;
-            // After a start from the file, or a while without the store, the changes are enough, unless they are many; or the file is of the
-            // version before, and cannot tell whether they are of the same trail.
+            // After a start from the file, or a while without the store, the changes are enough, unless they are many; or the file is of
+            // the version before, and cannot tell whether they are of the same trail.
             let is_far = changes.head.saturating_sub(self.revision) > CHANGES_MAX;
             let knows_nothing = !self.loaded || (!took_all && (is_far || self.hash.is_none()));
             let is_other = self.hash.is_some() && changes.since.is_some() && changes.since != self.hash;

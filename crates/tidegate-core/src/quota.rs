@@ -4,8 +4,8 @@
 //! A request asks it once for a caller that its descriptors name one after the other, and it is asked by nothing else: a probe of a hash
 //! table that is read without a lock ([`Roll`]). Among a million callers each step from one place in memory to the next waits for it, so
 //! there is one: it says how much the caller's own limit is, if it has one that holds always, and leads to what callers share who differ in
-//! no more than that and their names, which is near. What single callers have for themselves besides is two places further ([`Owns`]); whoever plans several requests
-//! together has all of it fetched before it is needed.
+//! no more than that and their names, which is near. What single callers have for themselves besides is two places further ([`Owns`]);
+//! whoever plans several requests together has all of it fetched before it is needed.
 //!
 //! 64 bits of a hash stand for a name. That any of a million unknown names is taken for one of a million known ones has a probability of
 //! one in eighteen million, and nobody outside can look for it: the hash is keyed, anew by each process.

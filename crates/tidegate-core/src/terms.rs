@@ -5,7 +5,7 @@ use crate::quota::{Below, Grant, Override, QuotaMore};
 use crate::{Domain, Entry, Micros, TierName};
 
 /// What is kept about a caller besides its name. Most have a tier and nothing else, or one limit of their own besides that holds always; of
-/// these all share this who differ in no more than how much that limit is, as long as there is room ([`Shared`](crate::shared::Shared)).
+/// these all share this who differ in no more than how much that limit is, as long as there is room (`shared.rs`).
 #[derive(Debug)]
 pub struct Terms {
     /// Its tier.

@@ -4,6 +4,9 @@ mod cli; // one file for each verb
 mod node; // a node, put together
 mod rule_tests; // what `tidegate test` runs
 
+mod differences; // what changes from some rules to others
+mod words; // the words of rule files
+
 use std::process::ExitCode;
 
 /// Decisions allocate little; what they do, they do on all cores at once.

@@ -130,6 +130,22 @@ fn show_tells_every_rule_as_it_is_understood() {
 }
 
 #[test]
+fn role_is_short_for_node_role() {
+    let node = folder(&[("rules/a.yaml", GOOD)]);
+    let help = run(node.path(), &["run", "--help"]).out;
+    let told = help.split("--node-role <VALUE>").nth(1).and_then(|rest| rest.split("\n\n").next());
+    assert!(told.is_some_and(|told| told.contains("--role]")), "{help}");
+    for flag in ["--role", "--node-role"] {
+        let answer = run(node.path(), &["config", "settings", flag, "decide", "--output", "json"]);
+        let settings = answer.json();
+        let role = settings.as_array().and_then(|all| all.iter().find(|one| one["name"] == "node.role"));
+        assert_eq!(role.map(|role| &role["value"]), Some(&"decide".into()), "{flag}: {}", answer.err);
+    }
+    let wrong = run(node.path(), &["config", "check", "--role", "decides"]);
+    assert!(wrong.code == 78 && wrong.err.contains("`decide`"), "{}", wrong.err);
+}
+
+#[test]
 fn settings_come_from_where_they_are_said() {
     let node =
         folder(&[("tidegate.yaml", "rules: { path: here }\n"), ("here/a.yaml", GOOD), ("there/a.yaml", BAD)]);

@@ -171,8 +171,8 @@ impl Follower {
         self.written.send_if_modified(is_news);
     }
 
-    /// Says whether it is news. A lower one is, too: a database that was restored begins again where its backup ended. Once too often, where
-    /// two are told in the wrong order, does no harm.
+    /// Says whether it is news. A lower one is, too: a database that was restored begins again where its backup ended. Once too often,
+    /// where two are told in the wrong order, does no harm.
     fn tell(&self, revision: Revision) -> bool {
         self.revision.send_if_modified(|known| std::mem::replace(known, revision) != revision)
     }

@@ -44,8 +44,8 @@ fn a_migration_that_is_killed_at_any_statement_is_finished_by_the_next() {
     });
 }
 
-/// A program of the version before that writes takes the head of the trail first, and then a table: a migration likewise, or each would wait
-/// for the other.
+/// A program of the version before that writes takes the head of the trail first, and then a table: a migration likewise, or each would
+/// wait for the other.
 #[test]
 fn a_migration_and_a_writer_of_the_version_before_wait_for_each_other_in_turn() {
     const WRITES: &str = "BEGIN; SELECT 1 FROM control_head FOR UPDATE; SELECT pg_sleep(2); UPDATE quota_keys SET tier = 'gold'; \

@@ -2,12 +2,12 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, BufWriter, IsTerminal as _, Read as _, Write};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use tidegate_control::{BackedUp, ControlStore, Options};
+use tidegate_control::{BackedUp, ControlStore, Options, Restored, Who};
 use tokio::runtime::{Builder, Runtime};
 
 use super::config::tell;
@@ -39,8 +39,8 @@ pub(crate) struct Backup {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 In one transaction: all of it, or nothing if the backup is cut short, was changed, or its audit trail does not verify. The database is
-the one that the settings name, and has to be empty; with --replace all that is there goes first. Stop the nodes of that
-database before, or restart them afterwards. A move from SQLite to PostgreSQL is a backup and a restore.
+the one that the settings name, and has to be empty; with --replace all that is there goes first. A node on SQLite is
+stopped before; nodes on PostgreSQL see it and read all again. A move from SQLite to PostgreSQL is a backup and a restore.
 
 Examples:
   tidegate restore --from control.backup
@@ -173,14 +173,18 @@ impl Restore {
                 self.fill(&named, BufReader::new(file))?
             }
         };
-        tell_held("restored", &named.place, &held);
+        let (rows, was, is) = (held.held.rows, held.held.head.seq, held.head.seq);
+        anstream::eprintln!(
+            "restored: {rows} rows of revision {was}, and one about this: revision {is}, {}",
+            named.place
+        );
         Ok(Exit::Yes)
     }
 
-    fn fill(&self, named: &Named, from: impl BufRead) -> io::Result<BackedUp> {
+    fn fill(&self, named: &Named, from: impl BufRead) -> io::Result<Restored> {
         runtime()?.block_on(async {
             let store = ControlStore::open(&named.options).await.map_err(|error| named.trouble(&error))?;
-            let restored = store.restore(from, self.replace).await;
+            let restored = store.restore(&whoever(), from, self.replace).await;
             store.close().await;
             restored.map_err(|error| {
                 let advice = "nothing was changed";
@@ -199,6 +203,20 @@ impl Restore {
         io::stdin().lock().take(64).read_line(&mut line)?;
         Ok(matches!(line.trim(), "y" | "Y" | "yes"))
     }
+}
+
+/// Who runs this, for the audit trail: whoever has the database needs no token, so it is the system's word that counts.
+fn whoever() -> Who {
+    let read = |file: &str| fs::read_to_string(file).unwrap_or_default();
+    let id = fs::metadata("/proc/self").map(|process| process.uid().to_string()).unwrap_or_default();
+    let of_id = |line: &str| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)? == id).then(|| name.to_owned())
+    };
+    let user = read("/etc/passwd").lines().find_map(of_id).unwrap_or_else(|| format!("user {id}"));
+    let origin = format!("{user}@{}", read("/proc/sys/kernel/hostname").trim());
+    Who::new("cli", origin)
 }
 
 fn tell_held(done: &str, place: &str, held: &BackedUp) {

@@ -17,7 +17,6 @@ mod refusals; // what was a caller refused?
 mod run; // a node
 mod settings; // every setting as a flag
 mod test; // rules, tested
-mod words; // the words of rule files
 #[cfg(test)]
 mod examples; // what help and documents show
 

@@ -64,6 +64,7 @@ impl Args for SettingFlags {
             command.arg(
                 Arg::new(setting.name.clone())
                     .long(setting.flag())
+                    .visible_aliases(setting.short_flag())
                     .value_name("VALUE")
                     .help(help)
                     .help_heading(HEADING)

@@ -3,7 +3,8 @@
 //! The secret is in the store. A node offers its own, and adopts what is there; it does so again at every heartbeat, so that a store that
 //! was emptied gets the secret in use back, and nodes that could not ask at their start join the others: until then `on_store_failure`
 //! answers, since by another secret they would find other counters. With each heartbeat a node says that it is there, and learns who else
-//! is: what it may spend alone is its part of that. And it looks whether the store is one that forgets.
+//! is: what it may spend alone is its part of that, and a control plane in a file is not for several. And it looks whether the store is one
+//! that forgets.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
@@ -33,6 +34,9 @@ const FIRST_HEARTBEAT: Duration = Duration::from_millis(250);
 const RENAMED: Duration = Duration::from_millis(20);
 /// Between two offers of a node that waits for the store.
 const OFFER_PAUSE: Duration = Duration::from_millis(50);
+/// Others are there once they were seen at so many heartbeats in a row: the store tells of a node that has ended, perhaps the one before
+/// this in the same place, for 30 s more.
+const SEEN_IN_A_ROW: u32 = 5;
 /// How long one offer may take.
 const OFFER_MAX: Duration = Duration::from_secs(2);
 
@@ -120,7 +124,16 @@ pub(super) fn agree(store: &Arc<RedisStore>, own: Secret) -> io::Result<Result<S
 
 /// In builds for tests a variable may say how long a node that starts waits for the store, so that a test can see that it would notice.
 fn start_max() -> Option<Duration> {
-    let said = if cfg!(debug_assertions) { std::env::var("TIDEGATE_DEBUG_START_MAX_MS").ok() } else { None };
+    of_tests("TIDEGATE_DEBUG_START_MAX_MS")
+}
+
+/// Likewise how often it offers the secret and shows up.
+fn heartbeat() -> Duration {
+    of_tests("TIDEGATE_DEBUG_HEARTBEAT_MS").unwrap_or(HEARTBEAT)
+}
+
+fn of_tests(variable: &str) -> Option<Duration> {
+    let said = if cfg!(debug_assertions) { std::env::var(variable).ok() } else { None };
     said.and_then(|said| said.parse().ok()).map(Duration::from_millis)
 }
 
@@ -143,11 +156,12 @@ async fn beat(node: Weak<Node>, store: Arc<RedisStore>, mut agreed: bool, mut ke
     let (hand, id) = (store.counters(), RandomState::new().hash_one(0_u8));
     // A process that decides nothing spends nothing alone: it is no node that the limits are shared with.
     let shows_up = node.upgrade().is_some_and(|node| node.decides);
+    let mut others = Others::default();
     if agreed && shows_up {
-        show_up(&hand, id).await;
+        others.saw(show_up(&hand, id).await);
     }
     loop {
-        sleep(if agreed { about(HEARTBEAT) } else { FIRST_HEARTBEAT }).await;
+        sleep(if agreed { about(heartbeat()) } else { FIRST_HEARTBEAT }).await;
         let Some(node) = node.upgrade() else { return };
         let offered = timeout(OFFER_MAX, hand.agree_on_secret(node.rules.secret())).await;
         match offered.unwrap_or_else(|_| Err(too_late())) {
@@ -165,7 +179,8 @@ async fn beat(node: Weak<Node>, store: Arc<RedisStore>, mut agreed: bool, mut ke
                 }
                 agreed = true;
                 if shows_up {
-                    show_up(&hand, id).await;
+                    let nodes = others.saw(show_up(&hand, id).await);
+                    tell_misplaced(&node, nodes);
                 }
             }
             Err(why) => {
@@ -177,14 +192,44 @@ async fn beat(node: Weak<Node>, store: Arc<RedisStore>, mut agreed: bool, mut ke
     }
 }
 
-/// Says that this node is there, and looks at how the store is set up.
-async fn show_up(hand: &RedisCounters, id: u64) {
-    if let Err(why) = hand.join(id).await {
+/// Says once that a control plane that is for one node is not for these.
+fn tell_misplaced(node: &Node, nodes: u32) {
+    let Some(control) = &node.control else { return };
+    if control.sees_nodes(nodes)
+        && let Some(why) = control.misplaced()
+    {
+        tracing::warn!(why, "the control plane's database does not fit the fleet");
+    }
+}
+
+/// Who else is there, and not for a moment only.
+#[derive(Default)]
+struct Others {
+    in_a_row: u32,
+    nodes: u32,
+}
+
+impl Others {
+    /// So many nodes were seen, if that could be asked; gives how many there are for sure, this one included.
+    fn saw(&mut self, nodes: Option<u32>) -> u32 {
+        if let Some(nodes) = nodes {
+            self.nodes = nodes;
+            self.in_a_row = if nodes > 1 { self.in_a_row.saturating_add(1) } else { 0 };
+        }
+        if self.in_a_row >= SEEN_IN_A_ROW { self.nodes } else { 1 }
+    }
+}
+
+/// Says that this node is there, and looks at how the store is set up. Gives how many nodes there are, if that is known.
+async fn show_up(hand: &RedisCounters, id: u64) -> Option<u32> {
+    let nodes = hand.join(id).await;
+    if let Err(why) = &nodes {
         tracing::debug!(%why, "how many nodes share the store is not known");
     }
     for warning in hand.survey().await {
         tracing::warn!(warning, "the store may forget limits");
     }
+    nodes.ok()
 }
 
 fn too_late() -> Unavailable {
@@ -198,4 +243,23 @@ fn runtime() -> io::Result<Runtime> {
 fn about(time: Duration) -> Duration {
     let lot = RandomState::new().hash_one(0_u8) % 201; // Keyed anew each time.
     time.mul_f64(0.9 + lot as f64 / 1_000.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn others_are_those_that_stay() {
+        let mut others = Others::default();
+        // The one before this in its place was seen for a while after its end.
+        for nodes in [2, 2, 2, 2, 1] {
+            assert_eq!(others.saw(Some(nodes)), 1);
+        }
+        let seen: Vec<u32> =
+            [Some(2), Some(3), None, Some(3), Some(3), Some(3), Some(4), None, Some(1), Some(2)]
+                .map(|nodes| others.saw(nodes))
+                .into();
+        assert_eq!(seen, [1, 1, 1, 1, 1, 3, 4, 4, 1, 1]);
+    }
 }

@@ -383,8 +383,10 @@ async fn a_move_from_one_database_to_the_other_is_a_backup_and_a_restore() {
         assert_eq!(restored.code, 0, "{}", restored.err);
         let again = run(&to.setup, words(&["restore", "--from", &backup], &there));
         assert!(again.code == 1 && again.err.contains("is not empty"), "{}", again.err);
-        let (before, after) = (verify(&from, &[]), verify(&to, &[]));
-        assert_eq!((before.code, after.code, &before.out), (0, 0, &after.out), "{}", after.err);
+        let (was, after) = (verify(&from, &[]), verify(&to, &[]));
+        assert_eq!((was.code, after.code), (0, 0), "{}", after.err);
+        let rows = |told: &str| told.split_whitespace().nth(1).and_then(|rows| rows.parse::<u64>().ok());
+        assert_eq!(rows(&after.out), rows(&was.out).map(|rows| rows + 1), "{} {}", was.out, after.out);
 
         let node = to.setup.start();
         answers(&node).await;
@@ -394,6 +396,19 @@ async fn a_move_from_one_database_to_the_other_is_a_backup_and_a_restore() {
             200,
             "the token is worth the same"
         );
+        let trail = admin.call("GET", "/admin/v1/audit?kind=database", "").await.json();
+        let row = &trail["items"][0];
+        assert_eq!((&row["action"], &row["actor"]), (&"restore".into(), &"cli".into()), "{trail}");
+        let origin = row["origin"].as_str().unwrap_or_default();
+        assert!(
+            origin.split_once('@').is_some_and(|(who, host)| !who.is_empty() && !host.is_empty()),
+            "{trail}"
+        );
+        let count =
+            |kind: &str| text.lines().filter(|line| line.starts_with(&format!("{{\"{kind}\":"))).count();
+        assert_eq!(row["after"]["rows"]["quota"], count("quota"), "{trail}");
+        assert_eq!(row["after"]["rows"]["token"], count("token"), "{trail}");
+        assert!(!trail.to_string().contains("control.backup"), "where the file was is nobody's business");
         if to.postgres.is_none() {
             let busy = run(&to.setup, words(&["restore", "--replace", "--yes", "--from", &backup], &there));
             assert!(busy.code == 1 && busy.err.contains("has to be stopped before"), "{}", busy.err);
@@ -403,6 +418,8 @@ async fn a_move_from_one_database_to_the_other_is_a_backup_and_a_restore() {
         assert!(unasked.code == 1 && unasked.err.contains("add --yes"), "{}", unasked.err);
         let replaced = run(&to.setup, words(&["restore", "--replace", "--yes", "--from", &backup], &there));
         assert_eq!(replaced.code, 0, "{}", replaced.err);
+        let before = verify(&to, &[]);
+        assert_eq!((before.code, rows(&before.out)), (0, rows(&after.out)), "{}", before.out);
         let cut = &text[..text.len() - 3];
         fs::write(to.setup.path().join("cut.backup"), cut).expect("written");
         let refused =

@@ -23,12 +23,12 @@ descriptors:
     rate_limit: { unit: month, requests_per_unit: 1000000, algorithm: calendar }
 ";
 
-fn redis() -> Server {
+pub(crate) fn redis() -> Server {
     Server::start(Kind::Redis, &Options::new()).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// The machine of a test may be busy: nobody is to be answered by policy for that.
-fn counting_in(setup: Setup, server: &Server) -> Setup {
+pub(crate) fn counting_in(setup: Setup, server: &Server) -> Setup {
     let patient = [("store-timeout", "10s"), ("node-deadline", "20s"), ("store-connect-timeout", "5s")];
     let setup = setup.set("store-url", &server.url());
     patient.into_iter().fold(setup, |setup, (name, value)| setup.set(name, value))

@@ -270,8 +270,19 @@ impl<'n> Admin<'n> {
     }
 
     pub(crate) async fn call(&self, method: &str, path: &str, body: &str) -> crate::support::http::Reply {
+        self.send(method, path, "application/json", body).await
+    }
+
+    /// The same with a body of any type.
+    pub(crate) async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        content_type: &str,
+        body: &str,
+    ) -> crate::support::http::Reply {
         let bearer = format!("Bearer {}", self.token);
-        let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
+        let headers = [("authorization", bearer.as_str()), ("content-type", content_type)];
         let address = self.node.admin.expect("an API");
         // The API is there as soon as the database is.
         until("an answer", async || {
@@ -366,5 +377,88 @@ async fn one_process_is_asked_by_people_and_two_by_envoy() {
         // A second is promised; the machine of a test may stand still for as long.
         assert!(took < Duration::from_secs(3), "{took:?}");
         assert!(node.log().lines().all(|line| !line.contains("tg_")), "only whoever has the API has a token");
+    }
+}
+
+/// What a dry run says would change: rule, before, after, and whether counters would start afresh.
+type Told = Vec<(String, Option<String>, Option<String>, bool)>;
+
+async fn dry_run(admin: &Admin<'_>, method: &str, call: &str, body: &str) -> Told {
+    let dry = admin.call(method, &format!("/admin/v1/rules/{call}?dry_run"), body).await;
+    assert_eq!(dry.status, 200, "{call}: {}", dry.body);
+    let text = |value: &serde_json::Value| value.as_str().map(String::from);
+    let changes = dry.json()["changes"].as_array().cloned().unwrap_or_default();
+    let one = |one: &serde_json::Value| {
+        let id = text(&one["id"]).expect("an id");
+        (id, text(&one["before"]), text(&one["after"]), one["counters_start_afresh"] == true)
+    };
+    changes.iter().map(one).collect()
+}
+
+#[tokio::test]
+async fn a_dry_run_tells_whatever_would_change_and_writes_nothing() {
+    const ID: &str = "api|region#searches";
+    const ALL: &str = "sliding_window 5/1h";
+    let document = |inside: &str, beside: &str| {
+        let limit = format!(r#"{{ "limit": "5/1h", "name": "searches"{inside} }}"#);
+        let level = format!(r#"{{ "key": "region", "rate_limit": {limit}{beside} }}"#);
+        format!(r#"{{ "domain": "api", "descriptors": [{level}] }}"#)
+    };
+    let (inside, beside) = (|said: &str| document(said, ""), |said: &str| document("", said));
+    let shop = |said: &str, level: &str| {
+        let level = format!(r#"{{ "key": "customer", "rate_limit": {{ "limit": "5/1h" }}{level} }}"#);
+        format!(r#"{{ "domain": "shop"{said}, "descriptors": [{level}] }}"#)
+    };
+    let told = |id: &str, before: &str, after: &str| {
+        let side = |said: &str| (!said.is_empty()).then(|| said.to_owned());
+        (id.to_owned(), side(before), side(after), false)
+    };
+    let plain = || document("", "");
+    let allow = inside(r#", "on_store_failure": "allow""#);
+    let cases = [
+        (beside(r#", "shadow_mode": true"#), plain(), " shadow_mode", ""),
+        (inside(r#", "enforce": "25%""#), inside(r#", "enforce": "100%""#), " enforce=25%", " enforce=100%"),
+        (allow, inside(r#", "on_store_failure": "deny""#), "", " on_store_failure=deny"),
+        (plain(), inside(r#", "disabled": true"#), "", " disabled"),
+        (plain(), inside(r#", "consistency": "local""#), "", " consistency=local"),
+        (plain(), inside(r#", "charge": "always""#), "", " charge=always"),
+    ];
+    for kept in Kept::both() {
+        let node = kept.setup.start();
+        let admin = Admin::of(&node).await;
+        let written = async |id: &str, text: &str| {
+            let put = admin.call("PUT", &format!("/admin/v1/rules/{id}"), text).await;
+            assert_eq!(put.status, 200, "{}", put.body);
+            // What is told is told of what is in force.
+            until("it is in force", async || dry_run(&admin, "PUT", id, text).await.is_empty().then_some(()))
+                .await;
+            put.json()
+        };
+        for (was, is, before, after) in &cases {
+            let version = written("searches", was).await["version"].clone();
+            let expected = [told(ID, &format!("{ALL}{before}"), &format!("{ALL}{after}"))];
+            assert_eq!(dry_run(&admin, "PUT", "searches", is).await, expected);
+            let kept = admin.call("GET", "/admin/v1/rules/searches", "").await.json();
+            assert_eq!(kept["version"], version, "nothing was written: {kept}");
+        }
+        // Back to the first version, which was in shadow.
+        let expected = [told(ID, ALL, &format!("{ALL} shadow_mode"))];
+        assert_eq!(dry_run(&admin, "POST", "searches/rollback", r#"{ "version": 1 }"#).await, expected);
+        let longer = plain().replace("5/1h", "5/2h");
+        let expected = [(ID.to_owned(), Some(ALL.to_owned()), Some("sliding_window 5/2h".to_owned()), true)];
+        assert_eq!(dry_run(&admin, "PUT", "searches", &longer).await, expected);
+
+        // What holds for a whole domain is no rule, and matters no less.
+        let put = written("shop", &shop("", "")).await;
+        assert_eq!(put["compiled"], serde_json::json!(["shop|customer#shop"]), "{put}");
+        let said = r#", "match": "path", "quota_key": "customer", "exempt": { "callers": ["vip"] }"#;
+        let domain = told("shop", "match=leaf quota_key=api_key", "match=path quota_key=customer exempt=vip");
+        let level = told("shop|customer", "", "exempt=10.0.0.0/8");
+        let new = shop(said, r#", "exempt": { "cidrs": ["10.0.0.0/8"] }"#);
+        assert_eq!(dry_run(&admin, "PUT", "shop", &new).await, [domain, level]);
+        let gone = [told("shop", "match=leaf quota_key=api_key", ""), told("shop|customer#shop", ALL, "")];
+        assert_eq!(dry_run(&admin, "DELETE", "shop", "").await, gone);
+        let kept = admin.call("GET", "/admin/v1/rules/shop", "").await.json();
+        assert_eq!((&kept["version"], &kept["compiled"]), (&put["version"], &put["compiled"]), "{kept}");
     }
 }

@@ -25,6 +25,9 @@ async fn it_has_the_api_and_its_health_and_nothing_else() {
         assert_eq!(put.status, 200, "{}", put.body);
         let ready = async || (node.http().await.get("/readyz").await.status == 200).then_some(());
         until("it is ready", ready).await;
+        let told = node.http().await.get("/readyz?verbose").await.body;
+        let follows_nobody = "SQLite serves no other: what is changed here holds nowhere";
+        assert_eq!(told.contains(follows_nobody), kept.postgres.is_none(), "{told}");
         for path in ["/livez", "/healthz", "/healthcheck", "/metrics"] {
             assert_eq!(node.http().await.get(path).await.status, 200, "{path}");
         }
@@ -37,6 +40,28 @@ async fn it_has_the_api_and_its_health_and_nothing_else() {
         let (code, log) = node.stop().await;
         assert_eq!(code, 0, "{log}");
         assert!(!log.contains("this node limits alone"), "{log}");
+        assert_eq!(log.contains(follows_nobody), kept.postgres.is_none(), "{log}");
+    }
+}
+
+/// The counters are in the memory of the nodes that decide: what it could tell, and reset, are its own, which nobody ever charges.
+#[tokio::test]
+async fn it_neither_tells_nor_resets_usage_that_others_have_in_memory() {
+    for kept in Kept::both() {
+        let node = kept.setup.clone().set("node-role", "control").start();
+        let admin = Admin::of(&node).await;
+        for method in ["GET", "DELETE"] {
+            let refused = admin.call(method, "/admin/v1/usage/alice", "").await;
+            assert_eq!(refused.status, 409, "{method}: {}", refused.body);
+            let problem = refused.json();
+            let detail = problem["detail"].as_str().unwrap_or_default();
+            assert_eq!(problem["type"], "urn:tidegate:problem:counted-elsewhere", "{problem}");
+            for part in ["decides nothing", "in the memory of the nodes that decide", "store.url"] {
+                assert!(detail.contains(part), "{method}: {problem}");
+            }
+        }
+        let audit = admin.call("GET", "/admin/v1/audit?kind=usage", "").await;
+        assert_eq!(audit.json()["items"], serde_json::json!([]), "nothing was reset: {}", audit.body);
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use crate::support::{Setup, at_once};
+use crate::control::Admin;
+use crate::support::{Setup, at_once, until};
 
 fn read(name: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name))
@@ -85,4 +86,55 @@ async fn the_examples_of_the_http_interface_are_true() {
     let wrong = http.post("/v1/check", "{}").await;
     let shown = all.iter().rfind(|(kind, _)| kind == "json").expect("an error");
     assert_eq!((wrong.status, &wrong.body), (400, &shown.1));
+}
+
+#[tokio::test]
+async fn what_there_is_to_try_of_quotas_does_what_it_says() {
+    let shown = read("docs/quotas.md");
+    let shown = shown.split("## To try it").nth(1).expect("something to try");
+    let (_, text) = blocks(shown).into_iter().next().expect("commands");
+    let node = Setup::demo().controlled().start();
+    let admin = Admin::of(&node).await;
+    admin.call("GET", "/admin/v1/quotas", "").await; // The API is there.
+    let address = format!("http://{}", node.admin.expect("an API"));
+    let setup =
+        node.setup.clone().variable("TIDEGATE_ADMIN", &address).variable("TIDEGATE_TOKEN", &admin.token);
+    let limit = |node: &crate::support::Node| {
+        let node = node.http;
+        async move {
+            let call = r#"{"clientId": "alice", "endpoint": "GET /orders", "cost": 0}"#;
+            let mut http = crate::support::Http::connect(node).await;
+            http.post("/v1/check", call).await.json()["limit"].clone()
+        }
+    };
+    assert_eq!(limit(&node).await, 5);
+    let mut tried = 0;
+    for line in text.lines() {
+        let command = line.split('#').next().unwrap_or_default();
+        let words: Vec<&str> = command.split_whitespace().collect();
+        let expected: i64 = match words[..] {
+            ["export", "TIDEGATE_TOKEN=tg_…"] => continue,
+            ["tidegate", "explain", "api_key=alice"] => {
+                let amount = line.split("# ").nth(1).and_then(|said| said.split(' ').next());
+                let explained = node.ask(&words[1..]);
+                let amount = amount.expect("what it says");
+                assert!(explained.out.contains(&format!("of {amount}")), "{line}\n{}", explained.out);
+                tried += 1;
+                continue;
+            }
+            ["tidegate", "quota", "set", "alice", "--tier", "pro"] => 1000,
+            ["tidegate", "quota", "set", "alice", "--override", "20/second"] => 20,
+            ["tidegate", "quota", "delete", "alice"] => 5,
+            _ => panic!("{line}"),
+        };
+        let done = setup.run(&words[1..]);
+        assert_eq!(done.code, 0, "{line}: {done:?}");
+        until(line, async || (limit(&node).await == expected).then_some(())).await;
+        tried += 1;
+    }
+    assert_eq!(tried, 5);
+    let told = admin.call("PUT", "/admin/v1/quotas/bob", r#"{"tier": "enterprise"}"#).await.json();
+    assert_eq!(told["quotas"]["default"]["requests_per_unit"], 10_000, "{told}");
+    let told = admin.call("PUT", "/admin/v1/quotas/carol", r#"{"tier": "free"}"#).await.json();
+    assert_eq!(told["quotas"]["default"]["requests_per_unit"], 100, "{told}");
 }

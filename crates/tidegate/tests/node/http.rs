@@ -428,6 +428,30 @@ async fn a_body_that_is_too_large_is_refused_before_it_is_sent() {
 }
 
 #[tokio::test]
+async fn a_body_in_pieces_is_one_body() {
+    let node = Node::start(RULES);
+    let body = "{\"clientId\":\"al\u{ef}ce\",\"cost\":2}";
+    // Wherever it is cut, also within a character.
+    for cut in 1..body.len() - 1 {
+        let mut http = node.http().await;
+        let (first, rest) = body.as_bytes().split_at(cut);
+        let (second, third) = rest.split_at(1);
+        let mut sent =
+            b"POST /v1/check HTTP/1.1\r\nhost: node\r\ntransfer-encoding: chunked\r\n\r\n".to_vec();
+        for piece in [first, second, third, &[]] {
+            sent.extend_from_slice(format!("{:x}\r\n", piece.len()).as_bytes());
+            sent.extend_from_slice(piece);
+            sent.extend_from_slice(b"\r\n");
+        }
+        http.send(&sent).await;
+        let answer = http.reply(true).await.expect("an answer");
+        // Two of five, twice; then there is no room for two.
+        let expected = if cut == 1 { 3 } else { 1 };
+        assert_eq!((answer.status, answer.json()["remaining"].as_i64()), (200, Some(expected)), "{cut}");
+    }
+}
+
+#[tokio::test]
 async fn a_connection_serves_one_request_after_the_other() {
     let node = Node::start(RULES);
     let mut http = node.http().await;
@@ -510,7 +534,8 @@ async fn heads_that_nobody_should_send_are_refused() {
         ("transfer-encoding: gzip\r\n".to_string(), &[400], "an encoding that has no end"),
         ("content-length: -1\r\n".to_string(), &[400], "a length below nothing"),
         (format!("content-length: {body}\r\nx: {}\r\n", "y".repeat(200_000)), &[431], "a long header"),
-        (format!("content-length: {body}\r\n{}", "x: y\r\n".repeat(200)), &[431], "many headers"),
+        // With `host` and the length it is one more than a hundred.
+        (format!("content-length: {body}\r\n{}", "x: y\r\n".repeat(99)), &[431], "many headers"),
         (format!("content-length: {body}\r\nx y: z\r\n"), &[400], "a name with a space"),
     ] {
         let mut http = node.http().await;
@@ -531,6 +556,10 @@ async fn heads_that_nobody_should_send_are_refused() {
         assert!(told.is_empty() || told.starts_with("HTTP/1.1 4"), "{told}");
     }
     assert_eq!(node.used(ALICE).await, [0], "nobody was charged");
+    let mut http = node.http().await;
+    let hundred = format!("content-length: {body}\r\n{}", "x: y\r\n".repeat(98));
+    http.send(format!("POST /v1/check HTTP/1.1\r\nhost: node\r\n{hundred}\r\n{ALICE}").as_bytes()).await;
+    assert_eq!(http.reply(true).await.map(|answer| answer.status), Some(200), "as many as there may be");
 }
 
 #[tokio::test]

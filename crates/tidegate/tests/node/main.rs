@@ -19,6 +19,11 @@ mod audit_trail; // the audit trail in a file, verified, and all that is kept in
 mod refusals; // what a caller was refused, in a file
 mod canaries; // secrets and names that must not be found
 mod control; // quotas, tiers, states, by their effect
+mod control_writes; // every write, by its effect on another process
+mod control_xds; // the kill switch, for rules that come from a server
+mod control_seeds; // rules and usage in the forms of other designs
+mod control_usage; // what a caller has used
+mod control_places; // SQLite is for one node
 mod verbs; // the same by hand: the verbs that ask the admin API
 mod control_alone; // a process that decides nothing
 mod control_faults; // its database away, hanging, telling nothing

@@ -2,7 +2,7 @@
 
 #[path = "../../../tidegate-xds/tests/xds/support/server.rs"]
 #[allow(dead_code, reason = "the tests of the client need more of it")]
-mod server;
+pub(crate) mod server;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,11 +22,11 @@ use crate::support::{Failed, Grpc, Setup, asks, descriptor, until};
 use crate::{common_body, drop_in};
 
 const SECOND: i32 = 1;
-const DAY: i32 = 4;
+pub(crate) const DAY: i32 = 4;
 const YEAR: i32 = 6;
 
 /// A node that follows a server, and does not wait long for one that is away.
-fn setup(server: SocketAddr) -> Setup {
+pub(crate) fn setup(server: SocketAddr) -> Setup {
     Setup::demo()
         .set("xds-server", &server.to_string())
         .set("xds-node-id", "envoy-ratelimit")
@@ -36,7 +36,7 @@ fn setup(server: SocketAddr) -> Setup {
 }
 
 /// A domain whose descriptor `user` may come so often each day.
-fn shop(amount: u32) -> RateLimitConfig {
+pub(crate) fn shop(amount: u32) -> RateLimitConfig {
     domain("shop", vec![limited("user", amount, DAY)])
 }
 
@@ -51,7 +51,7 @@ async fn accepted(server: &XdsServer, version: &str) {
 }
 
 /// Asks once for a user: is it admitted, and what is its limit?
-async fn ask(rls: &Grpc, domain: &str, user: &str) -> (bool, Option<u32>) {
+pub(crate) async fn ask(rls: &Grpc, domain: &str, user: &str) -> (bool, Option<u32>) {
     let answer = rls.ask(&asks(domain, [descriptor(&[("user", user)])])).await;
     let limit = answer.statuses[0].current_limit.as_ref().map(|limit| limit.requests_per_unit);
     (answer.overall_code == 1, limit)
@@ -308,7 +308,7 @@ async fn rules_stay_while_the_server_is_away_and_the_next_start_has_them_too() {
         (ready == 200).then_some(())
     })
     .await;
-    assert!(is_healthy(&rls).await);
+    until("it is healthy", async || is_healthy(&rls).await.then_some(())).await;
     assert_eq!(ask(&rls, "shop", "a").await, (true, Some(2)));
     assert_eq!(ask(&rls, "shop", "a").await, (false, Some(2)));
     assert!(node.log().contains("the rules of the last run are in force"), "{}", node.log());

@@ -9,7 +9,7 @@ use tidegate_core::{Book, Rule, Secret};
 use super::{Form, Rules, load};
 use crate::cli::exit::Exit;
 use crate::cli::output::{self, Output};
-use crate::cli::words;
+use crate::words;
 
 #[derive(Args, Debug)]
 pub(crate) struct Show {

@@ -73,6 +73,7 @@ enum Kind {
     RuleState,
     Token,
     Usage,
+    Database,
 }
 
 impl List {

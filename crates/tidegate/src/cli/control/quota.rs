@@ -194,10 +194,15 @@ impl Delete {
 }
 
 #[derive(Args, Debug)]
-#[command(after_help = "\
+#[command(after_help = format!("\
+{}
+
 Examples:
   tidegate quota list --tier enterprise
-  tidegate quota list --prefix abc --limit 1000 --output json")]
+  tidegate quota list --user-id ursula                    all keys of a user
+  tidegate quota list --expires-before 7d                 which exceptions end this week?
+  tidegate quota list --expires-after 2000-01-01 --expires-before 1s     which have ended?
+  tidegate quota list --prefix abc --limit 1000 --output json", times::TIMES))]
 pub(crate) struct List {
     /// Keys of this tier
     #[arg(long, value_name = "NAME")]
@@ -205,6 +210,18 @@ pub(crate) struct List {
     /// Keys that begin so
     #[arg(long, value_name = "TEXT")]
     prefix: Option<String>,
+    /// Keys of this user
+    #[arg(long, value_name = "ID")]
+    user_id: Option<String>,
+    /// Keys of this client
+    #[arg(long, value_name = "ID")]
+    client_id: Option<String>,
+    /// Keys with an override that ends before this
+    #[arg(long, value_name = "TIME", value_parser = times::ahead)]
+    expires_before: Option<String>,
+    /// Keys with an override that ends then or later [default: now, if --expires-before is still ahead]
+    #[arg(long, value_name = "TIME", value_parser = times::ahead)]
+    expires_after: Option<String>,
     /// So many at most
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = super::client::limit)]
     limit: usize,
@@ -214,10 +231,19 @@ pub(crate) struct List {
 
 impl List {
     fn run(&self) -> Ended {
+        // Who asks what ends soon does not mean what has ended long ago; who names a time that is over does.
+        let expires_after = match (&self.expires_after, &self.expires_before) {
+            (None, Some(before)) => times::now_text_if_ahead(before).map_err(io::Error::other)?,
+            (said, _) => said.clone(),
+        };
         let page = || {
             Call::new(Method::GET, &["quotas"], "tidegate quota list")
                 .query("tier", self.tier.as_deref())
                 .query("prefix", self.prefix.as_deref())
+                .query("user_id", self.user_id.as_deref())
+                .query("client_id", self.client_id.as_deref())
+                .query("expires_before", self.expires_before.as_deref())
+                .query("expires_after", expires_after.as_deref())
         };
         self.admin.list(self.limit, page, |all| {
             let head = ["key", "tier", "limit", "overrides", "besides"];

@@ -45,6 +45,12 @@ pub(super) fn span_ahead(said: &str) -> Result<String, String> {
     }
 }
 
+/// This very moment, for the API, if that instant is still ahead.
+pub(super) fn now_text_if_ahead(of: &str) -> Result<Option<String>, String> {
+    let now = now()?;
+    Ok(of.parse::<Timestamp>().is_ok_and(|at| at > now).then(|| now.to_string()))
+}
+
 fn now() -> Result<Timestamp, String> {
     let us = i64::try_from(Clock::real().wall_now_us()).unwrap_or(i64::MAX);
     Timestamp::from_microsecond(us).map_err(|error| error.to_string())
@@ -111,5 +117,11 @@ mod tests {
             assert_eq!(read(odd, Side::Ahead), None, "{odd}");
         }
         assert!(span_ahead("2026-12-01").is_err() && span_ahead("5m").is_ok());
+    }
+
+    #[test]
+    fn what_has_ended_is_asked_for_by_a_time_that_is_over() {
+        let is_ahead = |at: &str| now_text_if_ahead(at).expect("a clock").is_some();
+        assert!(is_ahead("9000-01-01T00:00:00Z") && !is_ahead("2001-01-01T00:00:00Z"));
     }
 }

@@ -60,17 +60,12 @@ impl Sink for Apply {
 
     fn states(&self, states: &[RuleState]) {
         let Some(node) = self.node.upgrade() else { return };
-        let said: HashMap<&str, CoreState> =
-            states.iter().map(|state| (state.rule.as_str(), core_state(state.state))).collect();
-        let mut of_rules: HashMap<Box<str>, CoreState> =
-            said.iter().map(|(id, state)| ((*id).into(), *state)).collect();
-        if !said.is_empty() {
-            // A rule by API is also known by its own id, whatever it was compiled to.
-            for rule in node.rules.in_force().book.rules() {
-                let api_id = rule.said.origin.file.strip_prefix(API);
-                of_rules.extend(api_id.and_then(|id| said.get(id)).map(|state| (rule.id.clone(), *state)));
-            }
-        }
+        // A rule by API is also known by its own id, whatever it is compiled to, and whenever.
+        let names = |id: &str| [Box::from(id), format!("{API}{id}").into()];
+        let of_rules: HashMap<Box<str>, CoreState> = states
+            .iter()
+            .flat_map(|state| names(&state.rule).map(|name| (name, core_state(state.state))))
+            .collect();
         if node.rules.set_states(of_rules, |in_force| &in_force.book) {
             match states.len() {
                 0 => tracing::info!("all rules are in the state that they were written in"),

@@ -4,6 +4,7 @@
 mod apply; // what is kept, put in force
 mod calendars; // what they used, in SQL
 mod plane; // what the API asks of the node
+mod usage; // what the counters of one caller hold
 mod news; // edits, told over Redis as well
 
 use std::convert::Infallible;
@@ -114,6 +115,15 @@ pub(super) fn plan(
     let status = Arc::new(ControlStatus::new(place, clock.wall_now_us()));
     if has_api {
         status.has_api();
+    }
+    if control.database.is_none() {
+        status.serves_one_node();
+        if !settings.role.decides() {
+            status.serves_nobody();
+        }
+        if let Some(why) = status.misplaced() {
+            tracing::warn!(why, "the control plane's database does not fit the role of this process");
+        }
     }
     let (ledger, resets) = Ledger::new(threads);
     let (ledger, publishes) = (Some(ledger), control.publish);
@@ -274,6 +284,7 @@ impl Work {
             _ => None,
         };
         drop(self.node); // It may end.
+        spawn_local(self.follow.end_states());
         let mut told = false;
         let store = loop {
             match ControlStore::open(&self.options).await {
