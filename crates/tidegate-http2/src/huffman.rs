@@ -58,17 +58,50 @@ static CODES: Codes = {
     codes
 };
 
+/// What is read by its first byte, as nearly all of a header is: the bits of the code, and the symbol. No bits where it is longer.
+static SHORT: [(u8, u8); 256] = {
+    let (mut short, mut byte) = ([(0, 0); 256], 0);
+    while byte < short.len() {
+        let mut bits = BITS_MIN;
+        while bits <= 8 && (byte as u64) << 24 >= CODES.end[bits] {
+            bits += 1;
+        }
+        if bits <= 8 {
+            let code = byte as u32 >> (8 - bits);
+            short[byte] =
+                (bits as u8, CODES.symbols[CODES.at[bits] + (code - CODES.first[bits]) as usize] as u8);
+        }
+        byte += 1;
+    }
+    short
+};
+
 /// Reads a text, and appends it; none if it is not one.
 pub(crate) fn read(mut bytes: &[u8], text: &mut Vec<u8>) -> Option<()> {
+    text.reserve(bytes.len() * 8 / BITS_MIN);
     // The next bits, the first of them highest, and how many there are.
     let (mut window, mut have) = (0_u64, 0_usize);
     loop {
-        while have <= 56
+        if have <= 32
+            && let Some((four, rest)) = bytes.split_first_chunk()
+        {
+            window |= u64::from(u32::from_be_bytes(*four)) << (32 - have);
+            have += 32;
+            bytes = rest;
+        }
+        while have < BITS_MAX
             && let Some((&byte, rest)) = bytes.split_first()
         {
             window |= u64::from(byte) << (56 - have);
             have += 8;
             bytes = rest;
+        }
+        let (bits, symbol) = SHORT[(window >> 56) as usize];
+        if bits != 0 && usize::from(bits) <= have {
+            text.push(symbol);
+            window <<= bits;
+            have -= usize::from(bits);
+            continue;
         }
         let next = window >> 32;
         let mut bits = BITS_MIN;
