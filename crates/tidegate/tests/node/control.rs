@@ -241,6 +241,37 @@ async fn decisions_go_on_without_the_database_and_so_does_a_restart() {
     has_limit(&node, &[("api_key", "alice")], Some(3)).await;
 }
 
+/// SQLite is on the node's own disk, and what is found there may be no database any more.
+#[tokio::test]
+async fn a_damaged_file_of_sqlite_keeps_no_node_from_deciding_by_what_it_knew() {
+    let kept = Kept::sqlite();
+    let (mut node, store) = (kept.setup.start(), kept.store().await);
+    store.put_quota(&who(), tier("alice", "pro"), None).await.expect("written");
+    has_limit(&node, &[("api_key", "alice")], Some(6)).await;
+    until("it is ready", async || (node.http().await.get("/readyz").await.status == 200).then_some(())).await;
+    store.close().await;
+    node.kill();
+    let files = ["control.sqlite", "control.sqlite-wal", "control.sqlite-shm"];
+    let paths = files.map(|file| {
+        [file.to_owned(), format!("{file}.whole")].map(|name| kept.setup.path().join("data").join(name))
+    });
+    for [there, aside] in paths.iter().filter(|[there, _]| there.exists()) {
+        std::fs::rename(there, aside).expect("put aside");
+    }
+    std::fs::write(&paths[0][0], "no database ".repeat(1_000)).expect("damaged");
+    let node = kept.setup.start();
+    assert_eq!(limit(&node, &[("api_key", "alice")]).await, Some(6), "from what it knew last");
+    assert_eq!(node.http().await.get("/readyz").await.status, 200);
+    until("it is told", async || node.log().contains("database cannot be opened").then_some(())).await;
+    for [there, aside] in &paths {
+        let _ = std::fs::remove_file(there);
+        let _ = std::fs::rename(aside, there); // Not all of them need be there.
+    }
+    let store = kept.store().await;
+    store.put_quota(&who(), tier("alice", "free"), None).await.expect("written");
+    has_limit(&node, &[("api_key", "alice")], Some(3)).await;
+}
+
 #[tokio::test]
 async fn a_node_that_knows_no_quotas_yet_is_not_ready() {
     let kept = Kept::postgres();

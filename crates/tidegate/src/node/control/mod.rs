@@ -101,10 +101,8 @@ pub(super) fn plan(
         );
         return Ok(None);
     };
-    let last_good = match control.database {
-        Some(_) => data.folder().map(|folder| LastGood::new(folder.join(LAST_GOOD), place.clone())),
-        None => None,
-    };
+    // Of SQLite too: a file beside it, that is only added to, is whole where a database may not be.
+    let last_good = data.folder().map(|folder| LastGood::new(folder.join(LAST_GOOD), place.clone()));
     let door = match settings.role.controls() {
         true => open(settings, control, metrics)?,
         false => None,
