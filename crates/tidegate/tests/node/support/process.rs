@@ -255,6 +255,20 @@ impl Node {
 
     pub(crate) fn signal(&self, signal: Signal) {
         rustix::process::kill_process(Pid::from_child(&self.child), signal).expect("it runs");
+        // A thread that is at work on another core stops a moment later.
+        while signal == Signal::STOP && !self.is_stopped() {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Are all of its threads stopped?
+    fn is_stopped(&self) -> bool {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("it runs");
+        tasks.flatten().all(|task| {
+            let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+            // Behind the name, which may have anything in it.
+            stat.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with(['T', 'Z']))
+        })
     }
 
     /// Kills it, and waits until it is gone: only then are its ports free again.
