@@ -102,8 +102,11 @@ fn one_error(error: &Value) -> String {
         (None, _) => String::new(),
     };
     let field = text("field").map(|field| format!("`{field}`: ")).unwrap_or_default();
+    // What is written at the place itself where a file is shown: where a key belongs, or what was meant.
+    let label = text("label").filter(|label| !label.is_empty());
+    let label = label.map(|label| format!(": {label}")).unwrap_or_default();
     let help = text("help").map(|help| format!(" ({help})")).unwrap_or_default();
-    format!("{place}{field}{message}{help}")
+    format!("{place}{field}{message}{label}{help}")
 }
 
 fn exit(kind: &str, errors: &[Value]) -> Exit {
