@@ -79,7 +79,7 @@ fn closed_by<C: Connection>(
         if let Some(meter) = meter.as_ref().filter(|_| is_over) {
             let counts = meter.counts(calls, &tally)?;
             let after = swarm.drain()?;
-            return Ok(Counts { all: before.plus(&tally).plus(&after), ..counts });
+            return whole(before.plus(&tally).plus(&after), counts);
         }
         swarm.fill(calls, load, &mut next);
         swarm.turn(WAIT_MAX, |ended| tally.add(ended.outcome))?;
@@ -114,7 +114,7 @@ pub fn by_turns(
             };
         }
     }
-    Ok(all.into_iter().map(|(_, _, counts)| counts).collect())
+    all.into_iter().map(|(_, _, counts)| whole(counts.all, counts)).collect()
 }
 
 /// Calls so many times a second for a time; counts the calls that were due while it was measured, however late they end.
@@ -137,7 +137,8 @@ fn open_by<C: Connection>(
     let due_ns = |number: u64| (u128::from(number) * 1_000_000_000 / u128::from(rate)) as u64;
     let (warm_ns, end_ns) = (span.warm.as_nanos() as u64, (span.warm + span.measured).as_nanos() as u64);
     let (mut tally, mut all) = (Tally::default(), Tally::default());
-    let (mut took_ns, mut late_ns) = (Vec::new(), Vec::new());
+    let measured = span.measured.as_nanos() * u128::from(rate) / 1_000_000_000;
+    let [mut took_ns, mut late_ns] = [(); 2].map(|()| room_for(measured as usize + 1));
     let (mut number, mut turn, mut meter) = (0, 0, None);
     let watch = Stopwatch::start();
     loop {
@@ -178,8 +179,24 @@ fn open_by<C: Connection>(
         })?;
     }
     let meter = meter.ok_or("nothing was measured")?;
-    let counts = Counts { all, ..meter.counts(calls, &tally)? };
+    let counts = whole(all, meter.counts(calls, &tally)?)?;
     Ok((counts, Latency::of(&mut took_ns, &mut late_ns)))
+}
+
+/// Room for so many times, which is there already: a list that grows while calls are due is copied, and the system clears pages for it, and
+/// all calls wait for that.
+fn room_for(times: usize) -> Vec<u64> {
+    let mut room = vec![1; times]; // Not zero, which is only promised.
+    room.clear();
+    room
+}
+
+/// With all calls of a turn, of which none may have failed, also before or after what was measured.
+fn whole(all: Tally, counts: Counts) -> Result<Counts, String> {
+    if all.failed + all.degraded > 0 {
+        return Err(format!("{all}, some of them before it was measured or after: nothing to compare"));
+    }
+    Ok(Counts { all, ..counts })
 }
 
 /// The clocks, when measuring began.
@@ -319,7 +336,19 @@ mod tests {
         assert!(meter.counts(&calls, &tally).is_err(), "no calls at all");
         tally.add(Outcome::Refused);
         assert!(meter.counts(&calls, &tally).is_ok_and(|counts| (counts.calls, counts.refused) == (1, 1)));
+        let counts = meter.counts(&calls, &tally).expect("one call");
+        assert!(whole(tally, counts).is_ok_and(|counts| counts.all.refused == 1));
         tally.add(Outcome::Failed);
         assert!(meter.counts(&calls, &tally).is_err());
+        assert!(whole(tally, counts).is_err(), "one that failed before or after");
+    }
+
+    #[test]
+    fn times_are_written_where_there_is_room_already() {
+        let mut room = room_for(100);
+        let (place, times) = (room.as_ptr(), room.capacity());
+        room.extend(0..100);
+        assert_eq!((room.as_ptr(), room.capacity()), (place, times));
+        assert_eq!(room.len(), 100);
     }
 }
