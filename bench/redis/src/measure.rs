@@ -14,7 +14,7 @@ use tidegate_bench_common::results::{Counts, OpenRound};
 use tidegate_bench_common::store::Store;
 
 use crate::plan::{Case, Plan, Subject};
-use crate::results::{ClosedRow, Machine, OpenRow, Results};
+use crate::results::{ClosedRow, Machine, OpenRow, Reference, Results, Seen};
 use crate::rules::{self, LOW_AMOUNT};
 use crate::{servers, weigh};
 
@@ -25,6 +25,10 @@ const OPEN_CASE: Case = Case::SlidingWindow;
 
 /// One call after the other.
 const ONE: Load = Load { connections: 1, streams: 1 };
+/// How often who has taken all asks for more,
+const MORE: usize = 50;
+/// and how many are asked to: an hour may end meanwhile, and with it a window.
+const SEEN_TRIES: u32 = 2;
 
 /// Measures all that the plan names.
 pub(crate) fn all(plan: &Plan) -> Result<Results, String> {
@@ -48,7 +52,8 @@ pub(crate) fn all(plan: &Plan) -> Result<Results, String> {
     let rate = half_rate(&closed);
     let open = bench.open(rate)?;
     let weighed = [plan.weighed, plan.weighed_full];
-    Ok(Results { scale: plan.scale, machine, callers: plan.callers, weighed, rate, closed, open, weights })
+    let (scale, callers, reference) = (plan.scale, plan.callers, bench.reference);
+    Ok(Results { scale, machine, reference, callers, weighed, rate, closed, open, weights })
 }
 
 struct Bench<'a> {
@@ -56,6 +61,8 @@ struct Bench<'a> {
     cores: Option<Cores>,
     store: Store,
     servers: Vec<(Subject, Process)>,
+    /// What was seen of the reference server, if there is one.
+    reference: Option<Reference>,
     requests: Vec<(Case, Requests)>,
     /// What the node asks the store, one request in each.
     plain: Vec<(Case, Vec<Vec<u8>>)>,
@@ -69,12 +76,12 @@ impl<'a> Bench<'a> {
             (Subject::Memory, servers::node(Subject::Memory, cores, None)?),
             (Subject::Bare, servers::bare(cores)?),
         ];
-        if let Some(reference) = servers::reference(cores, store.server().address())? {
-            servers.push((Subject::Reference, reference));
-        }
+        let reference = servers::reference(cores, store.server().address())?;
+        servers.extend(reference.map(|process| (Subject::Reference, process)));
         let requests = Case::ALL.map(|case| (case, rules::requests(case, plan.callers))).into();
-        let mut bench = Self { plan, cores, store, servers, requests, plain: Vec::new() };
+        let mut bench = Self { plan, cores, store, servers, reference: None, requests, plain: Vec::new() };
         bench.fill()?;
+        bench.see_reference();
         bench.record()?;
         Ok(bench)
     }
@@ -107,6 +114,46 @@ impl<'a> Bench<'a> {
         }
         let (name, refused, domain) = (subject.word(), counts.refused, case.domain());
         Err(format!("{name} refuses {refused} calls of `{domain}`, not {expected}: nothing to time"))
+    }
+
+    /// The reference server is timed if it was seen refusing; otherwise it ends here, and the page says why.
+    fn see_reference(&mut self) {
+        if !self.servers.iter().any(|(subject, _)| *subject == Subject::Reference) {
+            return;
+        }
+        let seen = self.reference_refuses();
+        if let Err(reason) = &seen {
+            eprintln!("{} is not timed: {reason}", Subject::Reference.word());
+            self.servers.retain(|(subject, _)| *subject != Subject::Reference);
+        }
+        self.reference = Some(seen.map_or_else(Reference::NotTimed, Reference::Seen));
+    }
+
+    /// One of the callers by whom it will be timed takes all of its limit by one call, and asks for more. Then every caller asks once, so
+    /// that its counter is there; nobody else is refused.
+    fn reference_refuses(&self) -> Result<Seen, String> {
+        let (case, mut last) = (OPEN_CASE, String::new());
+        for caller in 0..SEEN_TRIES {
+            let requests = rules::used_up(case, caller, MORE);
+            let calls_max = Some(requests.len() as u64);
+            let ask = |calls: &Calls<'_>| generator::closed(calls, ONE, Span::NONE, calls_max);
+            let counts = self.asked_for(Subject::Reference, case, &requests, 0, ask)?;
+            let seen = Seen { asked: counts.calls, admitted: counts.calls - counts.refused };
+            if !seen.refuses() {
+                last = format!("{} of {} calls admitted", seen.admitted, seen.asked);
+                continue;
+            }
+            let calls_max = Some(u64::from(self.plan.callers));
+            let fill = |calls: &Calls<'_>| generator::closed(calls, FEW, Span::NONE, calls_max);
+            let refused = self.asked(Subject::Reference, case, 0, fill)?.refused;
+            let used_up = u64::from(caller) + 1;
+            return if refused <= used_up {
+                Ok(seen)
+            } else {
+                Err(format!("it refuses {refused} callers, of whom {used_up} had used up their limits"))
+            };
+        }
+        Err(format!("one of its callers took all of its limit and asked for more: {last}"))
     }
 
     /// Has a second node, which shares the first one's counters, ask for every caller once more, one call after the other.
@@ -199,10 +246,22 @@ impl<'a> Bench<'a> {
         round: usize,
         ask: impl FnOnce(&Calls<'_>) -> Result<T, String>,
     ) -> Result<T, String> {
-        let server = self.servers.iter().find(|(known, _)| *known == subject).map(|(_, server)| server);
-        let server = server.ok_or_else(|| format!("{} was not started", subject.word()))?;
         let requests = self.requests.iter().find(|(known, _)| *known == case).map(|(_, requests)| requests);
         let requests = requests.ok_or_else(|| format!("no calls of `{}`", case.domain()))?;
+        self.asked_for(subject, case, requests, round * requests.len() / self.plan.rounds, ask)
+    }
+
+    /// The same of other requests, beginning with the one of this number.
+    fn asked_for<T: Made>(
+        &self,
+        subject: Subject,
+        case: Case,
+        requests: &Requests,
+        first: usize,
+        ask: impl FnOnce(&Calls<'_>) -> Result<T, String>,
+    ) -> Result<T, String> {
+        let server = self.servers.iter().find(|(known, _)| *known == subject).map(|(_, server)| server);
+        let server = server.ok_or_else(|| format!("{} was not started", subject.word()))?;
         let has_store = matches!(subject, Subject::Node | Subject::Reference);
         let used = || {
             let mut used = Used { server_cpu_ns: server.cpu_ns()?, ..Used::default() };
@@ -211,7 +270,6 @@ impl<'a> Bench<'a> {
             }
             Ok(used)
         };
-        let first = round * requests.len() / self.plan.rounds;
         let calls = Calls { address: server.address, requests, first, used: &used };
         accounted(server.metrics, || ask(&calls))
             .map_err(|trouble| format!("{}, `{}`: {trouble}", subject.word(), case.domain()))

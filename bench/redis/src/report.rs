@@ -6,7 +6,7 @@ use tidegate_bench_common::plan::{FEW, Load, MANY};
 use tidegate_bench_common::results::{Counts, OpenRound, refused};
 
 use crate::plan::{Case, Subject};
-use crate::results::Results;
+use crate::results::{Reference, Results};
 use crate::servers::{REFERENCE, REFERENCE_BUILD};
 
 /// The whole page.
@@ -79,17 +79,7 @@ fn disturbed(results: &Results) -> String {
 
 fn how(results: &Results) -> String {
     let rounds = results.closed.first().map_or(0, |row| row.rounds.len());
-    let reference = match &results.machine.reference {
-        Some(_) => format!(
-            "- **envoyproxy/ratelimit** (`{REFERENCE_BUILD}`) has the same callers and limit in fixed \
-            windows, the only algorithm that it\n  \
-             knows, on the same Redis, with `GOMAXPROCS=1` and its other settings by default. Its commands are no scripts, so none are\n  \
-             counted.\n"
-        ),
-        None => format!(
-            "- **envoyproxy/ratelimit** was not measured: name its program by `{REFERENCE}` (`{REFERENCE_BUILD}`).\n"
-        ),
-    };
+    let reference = reference(results);
     format!(
         "- **Tidegate** is the program itself, built for release: `tidegate run --node-threads 1 --store-url …` with one Redis without\n  \
          persistence on the loopback, both for themselves, {rounds} rounds, every other round backwards. `store.timeout` is 5 s and\n  \
@@ -113,6 +103,32 @@ fn how(results: &Results) -> String {
         thousands(results.callers),
         thousands(results.weighed[0]),
         thousands(results.weighed[1]),
+    )
+}
+
+/// What was done with envoyproxy/ratelimit, if it was there.
+fn reference(results: &Results) -> String {
+    if results.machine.reference.is_none() {
+        return format!(
+            "- **envoyproxy/ratelimit** was not measured: name its program by `{REFERENCE}` (`{REFERENCE_BUILD}`).\n"
+        );
+    }
+    let seen = match &results.reference {
+        Some(Reference::NotTimed(reason)) => {
+            return format!("- **envoyproxy/ratelimit** (`{REFERENCE_BUILD}`) was not timed: {reason}.\n");
+        }
+        Some(Reference::Seen(seen)) => format!(
+            "\n  Before it was timed one of the callers took all of its limit by one call (`hits_addend`) and asked for more: {} of {}\n  \
+             such calls were refused, as they are while it is timed.\n",
+            seen.asked - seen.admitted,
+            seen.asked - 1,
+        ),
+        None => " In this run nobody looked before whether it refuses at its limit.\n".into(),
+    };
+    format!(
+        "- **envoyproxy/ratelimit** (`{REFERENCE_BUILD}`) has the same callers and limit in fixed windows, the only algorithm that it\n  \
+         knows, on the same Redis, with `GOMAXPROCS=1` and its other settings by default. Its commands are no scripts, so none are\n  \
+         counted.{seen}"
     )
 }
 
@@ -284,7 +300,7 @@ mod tests {
     use tidegate_bench_common::results::Latency;
 
     use super::*;
-    use crate::results::{ClosedRow, OpenRow};
+    use crate::results::{ClosedRow, OpenRow, Seen};
 
     fn published() -> Results {
         serde_json::from_str(include_str!("../../redis.json")).expect("raw numbers")
@@ -348,6 +364,26 @@ mod tests {
         assert!(line(&results, "`token_bucket`, 1 take:").ends_with("| - | not measured |"));
         assert!(line(&results, "2 × 128, against").ends_with("| 5.90 (5.90–5.90) | **missed** |"));
         assert!(line(&results, "bare tonic × 2").ends_with("| 2.10 (2.10–2.10) | **missed** |"));
+    }
+
+    #[test]
+    fn the_reference_server_is_timed_if_it_was_seen_refusing_and_named_if_it_was_not() {
+        let mut results = published();
+        let seen = |admitted| Seen { asked: 51, admitted };
+        assert!(seen(1).refuses() && !seen(0).refuses() && !seen(2).refuses() && !seen(51).refuses());
+        for (reference, told) in [
+            (Some(Reference::Seen(seen(1))), "asked for more: 50 of 50\n"),
+            (Some(Reference::NotTimed("it admits all".into())), "was not timed: it admits all."),
+            (None, "looked before whether it refuses"),
+        ] {
+            results.reference = reference.clone();
+            assert!(markdown(&results).contains(told), "{told}");
+            let json = results.json().expect("JSON");
+            let again: Results = serde_json::from_str(&json).expect("numbers");
+            assert_eq!(again.reference, reference);
+        }
+        results.machine.reference = None;
+        assert!(markdown(&results).contains("was not measured"));
     }
 
     #[test]

@@ -11,6 +11,9 @@ use crate::plan::{Case, Subject};
 pub(crate) struct Results {
     pub(crate) scale: Scale,
     pub(crate) machine: Machine,
+    /// What was seen of envoyproxy/ratelimit before it was timed. Older numbers do not have it.
+    #[serde(default)]
+    pub(crate) reference: Option<Reference>,
     pub(crate) callers: u32,
     /// How many counters were weighed, after one charge and full.
     pub(crate) weighed: [u32; 2],
@@ -26,9 +29,13 @@ impl Results {
     pub(crate) fn json(&self) -> serde_json::Result<String> {
         let (scale, machine) = (serde_json::to_string(&self.scale)?, serde_json::to_string(&self.machine)?);
         let (callers, rate, weighed) = (self.callers, self.rate, serde_json::to_string(&self.weighed)?);
+        let reference = match &self.reference {
+            Some(reference) => format!("\"reference\": {},\n", serde_json::to_string(reference)?),
+            None => String::new(),
+        };
         let (closed, open, weights) = (rows(&self.closed)?, rows(&self.open)?, rows(&self.weights)?);
         Ok(format!(
-            "{{\n\"scale\": {scale},\n\"machine\": {machine},\n\"callers\": {callers},\n\"weighed\": {weighed},\n\
+            "{{\n\"scale\": {scale},\n\"machine\": {machine},\n{reference}\"callers\": {callers},\n\"weighed\": {weighed},\n\
              \"rate\": {rate},\n\"closed\": {closed},\n\"open\": {open},\n\"weights\": {weights}\n}}\n"
         ))
     }
@@ -57,6 +64,29 @@ pub(crate) struct Machine {
     pub(crate) redis_crate: String,
     /// envoyproxy/ratelimit, if it was there.
     pub(crate) reference: Option<String>,
+}
+
+/// What was seen of envoyproxy/ratelimit, which is timed only if it refuses.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Reference {
+    Seen(Seen),
+    /// For this reason.
+    NotTimed(String),
+}
+
+/// One of the callers by whom somebody is timed took all of its limit by the first call, and asked for more by the others.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Seen {
+    pub(crate) asked: u64,
+    pub(crate) admitted: u64,
+}
+
+impl Seen {
+    /// All was admitted, and nothing beyond it.
+    pub(crate) fn refuses(self) -> bool {
+        self.admitted == 1 && self.asked > 1
+    }
 }
 
 /// A closed loop on one subject, in every round.

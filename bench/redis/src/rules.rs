@@ -6,8 +6,9 @@ use tidegate_bench_common::requests::{Requests, shuffled};
 
 use crate::plan::Case;
 
-/// So high that nobody reaches it, over so long that nothing leaves the window.
+/// So high that nobody reaches it but who asks for all of it, over so long that nothing leaves the window.
 const HIGH: &str = "1000000/1h";
+pub(crate) const HIGH_AMOUNT: u32 = 1_000_000;
 /// The same of a bucket; it is filled so slowly that its counters stay in the store.
 const HIGH_BUCKET: &str = "1000/1h, algorithm: token_bucket, burst: 1000000";
 /// What is used up.
@@ -24,7 +25,7 @@ pub(crate) fn write(folder: &Path) -> Result<(), String> {
 /// The same for envoyproxy/ratelimit, which knows one algorithm.
 pub(crate) fn write_reference(folder: &Path) -> Result<(), String> {
     let domain = Case::SlidingWindow.domain();
-    let limit = "rate_limit: { unit: hour, requests_per_unit: 1000000 }";
+    let limit = format!("rate_limit: {{ unit: hour, requests_per_unit: {HIGH_AMOUNT} }}");
     let text = format!("domain: {domain}\ndescriptors:\n  - key: {}\n    {limit}\n", ENTRIES[0]);
     write_with(folder, [(Case::SlidingWindow, text)])
 }
@@ -59,12 +60,27 @@ fn text(case: Case) -> String {
 pub(crate) fn requests(case: Case, callers: u32) -> Requests {
     let mut requests = Requests::default();
     for caller in shuffled(callers) {
-        let user = format!("user-{caller:08}");
-        let values = [user.as_str(), "/v1/orders", "POST"];
-        let entries: Vec<_> = ENTRIES.into_iter().zip(values).take(case.takes()).collect();
-        requests.push(case.domain(), &entries);
+        push(&mut requests, case, caller, 0);
     }
     requests
+}
+
+/// One of those callers takes all of its limit at once, and then asks for more, so many times.
+pub(crate) fn used_up(case: Case, caller: u32, times: usize) -> Requests {
+    let mut requests = Requests::default();
+    push(&mut requests, case, caller, HIGH_AMOUNT);
+    for _ in 0..times {
+        push(&mut requests, case, caller, 0);
+    }
+    requests
+}
+
+/// A cost of 0 is that of 1, and is not sent.
+fn push(requests: &mut Requests, case: Case, caller: u32, cost: u32) {
+    let user = format!("user-{caller:08}");
+    let values = [user.as_str(), "/v1/orders", "POST"];
+    let entries: Vec<_> = ENTRIES.into_iter().zip(values).take(case.takes()).collect();
+    requests.push_all(case.domain(), &[&entries], cost);
 }
 
 #[cfg(test)]
@@ -77,6 +93,15 @@ mod tests {
         assert_eq!(text.matches("rate_limit").count(), 3);
         assert!(text.contains("        descriptors:\n          - key: method\n"), "{text}");
         assert_eq!(self::text(Case::Refused).matches("rate_limit").count(), 1);
+    }
+
+    #[test]
+    fn who_is_used_up_is_one_of_those_who_are_timed_and_takes_all_that_the_limit_has() {
+        let (timed, used_up) = (requests(Case::SlidingWindow, 100), used_up(Case::SlidingWindow, 7, 3));
+        let is_timed = |number| (0..100).any(|at| timed.get(at) == used_up.get(number));
+        assert_eq!((used_up.len(), is_timed(0)), (4, false), "the first is for all");
+        assert!((1..4).all(is_timed), "the others ask as those who are timed");
+        assert_eq!(HIGH, format!("{HIGH_AMOUNT}/1h"));
     }
 
     #[test]
