@@ -140,6 +140,7 @@ fn run_one(bench: Bench) -> Outcome {
             timed(&mut field_command(&[&["accuracy"], &flags[..]].concat())?)
         }
         Bench::Strangers { flags } => {
+            shell::need_redis()?;
             shell::need_generators();
             timed(&mut node_command())?;
             timed(&mut field_build()?)?;
@@ -301,6 +302,7 @@ pub(crate) fn accuracy_smoke() -> Outcome {
 
 /// Generators that we did not write, those that are there.
 pub(crate) fn strangers_smoke() -> Outcome {
+    shell::need_redis()?;
     shell::run(&mut node_command())?;
     shell::run(&mut field_build()?)?;
     shell::run_quietly(&mut field_command(&["strangers", SMOKE])?)

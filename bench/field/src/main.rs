@@ -25,6 +25,7 @@ mod growth; // what a decision costs as things grow
 
 mod machine; // what it was measured on
 mod pages; // where it is published
+mod wait; // for the clock of others
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -19,6 +19,7 @@ use super::results::{Admitted, Missing, Results, Row};
 use crate::peers::{self, Install, Peer, Rule, Site};
 use crate::plan::{self, Extent};
 use crate::subject::Subject;
+use crate::wait::wait;
 
 /// Everybody is asked for these at the same time, each far above its limit.
 const KEYS: usize = 4;
@@ -174,14 +175,6 @@ impl Asker<'_> {
         let used = || Ok(Used::default());
         let calls = Calls { address: self.process.address, requests, first: 0, used: &used };
         accounted(self.process.metrics, || witness::watch(&calls, load, watch, until))
-    }
-}
-
-/// Waits for the clock of others. Nobody unparks this thread; were it to wake early, it would look again.
-fn wait(time: Duration) {
-    let watch = Stopwatch::start();
-    while let Some(rest) = time.checked_sub(watch.elapsed()).filter(|rest| !rest.is_zero()) {
-        std::thread::park_timeout(rest);
     }
 }
 

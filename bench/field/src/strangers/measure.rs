@@ -9,6 +9,7 @@ use tidegate_bench_common::plan::{FEW, Load, MANY, turns};
 use tidegate_bench_common::process::Entrance;
 use tidegate_bench_common::requests::Requests;
 use tidegate_bench_common::speech::Speech;
+use tidegate_bench_common::store::Store;
 use tidegate_bench_common::witness::{self, Until};
 use tidegate_clock::Stopwatch;
 
@@ -51,6 +52,8 @@ pub(crate) fn all(extent: Extent) -> Result<Results, String> {
     let plan = Plan::of(extent);
     let pinned = Cores::find();
     let machine = Machine::here();
+    let store = Store::start(pinned)?;
+    let machine = machine.with(&store)?;
     let (mut generators, mut missing) = (Vec::new(), Vec::new());
     for by in Generator::ALL {
         match Generator::find(by, plan.install) {
@@ -61,7 +64,7 @@ pub(crate) fn all(extent: Extent) -> Result<Results, String> {
     let node = Node::start(pinned, false)?;
     let bench = Bench { plan: &plan, cores: pinned, node: &node, generators: &generators };
     let rows = bench.rows()?;
-    let accounts = accounts::all(&node, plan.mixed)?;
+    let accounts = accounts::all(&node, &store, pinned, plan.mixed)?;
     drop(node);
     let ports = match spec::all(&Node::start(pinned, true)?, plan.install) {
         Ok(ports) => ports,

@@ -1,10 +1,11 @@
 //! Markdown from the raw numbers. Pure, so that a test can make the published page again.
 
-use tidegate_bench_common::figures::{Spread, median};
+use tidegate_bench_common::figures::{Spread, median, thousands};
 use tidegate_bench_common::mix::Order;
 use tidegate_bench_common::plan::{FEW, Load, MANY};
 
-use super::results::{AccountRow, By, Results, Round, Row};
+use super::node::{ALLOWING, FAILING, PATIENT};
+use super::results::{AccountRow, By, Counters, Over, Results, Round, Row};
 use super::spec::{H2SPEC, judged};
 
 /// As near as they have to be.
@@ -34,10 +35,11 @@ fn head(results: &Results) -> String {
     } else {
         "nobody had one of their own, so the numbers mean nothing"
     };
+    let redis = if machine.redis.is_empty() { String::new() } else { format!(", Redis {}", machine.redis) };
     let mut text = format!(
         "# Checked by strangers\n\n\
          Made by `cargo xtask bench strangers {flag}--write` from the raw numbers in `strangers.json`.{}\n\n\
-         {} cores of {}, {pinned}; {}, rustc {}, commit {}.\n\n\
+         {} cores of {}, {pinned}; {}, rustc {}{redis}, commit {}.\n\n\
          One node with counters in its memory, called by our generator and by those that we did not write, in turns; all of them ask the\n\
          same thing again and again, in a closed loop. Figures are medians of the rounds, shares are medians of \
          the ratios within a round.\n\
@@ -142,11 +144,17 @@ fn accounts(rows: &[AccountRow]) -> String {
     let mut text = String::from(
         "Our generator counts each call once, as allowed, refused, degraded or failed, from the first of a run to the last. The node's\n\
          metrics have to say the same (`ratelimit_requests_total`, `ratelimit_store_failures_total`); the run ends with both sums if they\n\
-         do not.\n\n\
-         | calls | callers | descriptors | cost | allowed | refused | degraded | failed | node: allowed | refused | degraded | failed | \
-         calls per second of its processor |\n\
-         |---|---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n",
+         do not.",
     );
+    if rows.iter().any(|row| row.counters.are_stopped()) {
+        text += " *Degraded* is a call that a policy answered, since the store did not: it is counted as nothing else. Where\n\
+                 Redis is stopped in the middle (`SIGSTOP` for a third of the time), `on_store_failure` says what becomes of calls: by\n\
+                 `allow` they go on uncounted, by `error` they fail. Refusals that the node remembers stay refusals.";
+    }
+    text += "\n\n\
+         | calls | loop | callers | descriptors | cost | allowed | refused | degraded | failed | node: allowed | refused | degraded | \
+         failed | calls per second of its processor |\n\
+         |---|---|---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n";
     for row in rows {
         let up_to = |most: u32| if most == 1 { "1".to_string() } else { format!("1–{most}") };
         let order = match row.mix.order {
@@ -155,8 +163,9 @@ fn accounts(rows: &[AccountRow]) -> String {
         };
         let (ours, node) = (&row.ours, &row.node);
         text += &format!(
-            "| {} | {} k, {order} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {:.1} k |\n",
+            "| {} | {} | {} k, {order} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {:.1} k |\n",
             row.name,
+            called(row),
             row.mix.callers / 1_000,
             up_to(row.mix.descriptors_max),
             up_to(row.mix.cost_max),
@@ -172,6 +181,18 @@ fn accounts(rows: &[AccountRow]) -> String {
         );
     }
     text
+}
+
+/// How: what is spoken, and in which loop.
+fn called(row: &AccountRow) -> String {
+    let spoken = match row.over {
+        Over::Grpc => "gRPC",
+        Over::Http => "HTTP",
+    };
+    match row.rate {
+        Some(rate) => format!("{spoken}, open, {} per second", thousands(rate)),
+        None => format!("{spoken}, closed"),
+    }
 }
 
 fn spec(results: &Results) -> String {
@@ -204,6 +225,15 @@ fn spec(results: &Results) -> String {
 
 fn typed(results: &Results) -> String {
     let mut text = String::from("The node: `tidegate run --node-threads 1`, with its default settings.\n\n");
+    for (counters, what, settings) in [
+        (Counters::Redis, "on Redis", PATIENT),
+        (Counters::StoppedRedis, "on the Redis that is stopped in the middle, where calls go on", ALLOWING),
+        (Counters::StoppedRedisError, "on that Redis, where they fail", FAILING),
+    ] {
+        if results.accounts.iter().any(|row| row.counters == counters) {
+            text += &format!("- the node {what}: the same with\n  `--store-url redis://$REDIS {settings}`\n");
+        }
+    }
     for caller in &results.callers {
         let (title, version) = (caller.by.title(), &caller.version);
         text += &format!("- {title} ({version}):\n  `{}`\n", caller.command);
@@ -277,6 +307,30 @@ mod tests {
         assert!(page.contains("`http2/9` Sends a surprise: **nobody has looked at it yet**"), "{page}");
         assert!(page.contains("- **HTTP**: speaks HTTP/1.1 only"), "{page}");
         assert!(!page.contains("busy with other work"), "{page}");
+    }
+
+    #[test]
+    fn a_row_says_how_it_was_called_and_an_older_one_was_called_over_grpc_in_a_closed_loop() {
+        let json = r#"{"name":"a","mix":{"callers":100000,"order":"zipf","descriptors_max":5,"tight_percent":0,"cost_max":1},
+            "ours":{"allowed":2,"refused":0,"degraded":1,"failed":0},"node":{"allowed":2,"refused":0,"degraded":1,"failed":0},
+            "wall_ns":1,"server_cpu_ns":3000000}"#;
+        let row = || serde_json::from_str::<AccountRow>(json).expect("a row");
+        let again = serde_json::to_string(&row()).expect("JSON");
+        assert!(!again.contains("over") && !again.contains("rate") && !again.contains("counters"), "{again}");
+        let http = AccountRow { over: Over::Http, ..row() };
+        let open = AccountRow { rate: Some(20_000), counters: Counters::StoppedRedis, ..row() };
+        for (row, expected) in [
+            (row(), "| a | gRPC, closed | 100 k, Zipf | 1–5 | 1 | 2 | 0 | 1 | 0 | 2 | 0 | 1 | 0 | 1.0 k |"),
+            (http, "| a | HTTP, closed | "),
+            (open, "| a | gRPC, open, 20 000 per second | "),
+        ] {
+            let is_stopped = row.counters.are_stopped();
+            let mut results = results(&[(By::Ours, round(100_000, 99, 30))]);
+            results.accounts = vec![row];
+            let page = markdown(&results);
+            assert!(page.contains(expected), "{page}");
+            assert_eq!(page.contains("--rls-metadata true"), is_stopped, "{page}");
+        }
     }
 
     #[test]

@@ -146,17 +146,59 @@ impl Round {
     }
 }
 
+/// What is spoken with the node.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Over {
+    #[default]
+    Grpc,
+    Http,
+}
+
+/// Where the node counts.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Counters {
+    /// In its memory.
+    #[default]
+    Memory,
+    Redis,
+    /// In a Redis that is stopped for a third of the time, and then goes on; meanwhile calls go on uncounted,
+    StoppedRedis,
+    /// or fail.
+    StoppedRedisError,
+}
+
+impl Counters {
+    /// Is the Redis stopped in the middle?
+    pub(crate) fn are_stopped(self) -> bool {
+        matches!(self, Self::StoppedRedis | Self::StoppedRedisError)
+    }
+}
+
 /// A mix of calls, accounted for.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct AccountRow {
     pub(crate) name: String,
     pub(crate) mix: Mix,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(crate) over: Over,
+    /// Calls per second of an open loop; without it the loop is closed.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(crate) rate: Option<u32>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(crate) counters: Counters,
     /// Counted by the generator,
     pub(crate) ours: Tally,
     /// and by the node.
     pub(crate) node: Tally,
     pub(crate) wall_ns: u64,
     pub(crate) server_cpu_ns: u64,
+}
+
+/// Older numbers do not have it.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// One of the node's ports, as h2spec saw it.
