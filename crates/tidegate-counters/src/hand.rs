@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tidegate_core::{Key, Limit, Micros, Tag};
 
-use crate::{Batch, Counters, Inspection, Memory, RedisCounters, RedisStore, Rehearsed, Unavailable};
+use crate::{Asking, Batch, Counters, Inspection, Memory, RedisCounters, RedisStore, Rehearsed, Unavailable};
 
 /// What a node counts in: shared by its threads.
 #[derive(Clone)]
@@ -44,6 +44,25 @@ impl Store {
 }
 
 impl Hand {
+    /// Begins [`Counters::take`]: on counters in memory it is done then; elsewhere somebody is asked, whose answer has to be waited for
+    /// ([`Asking::wait`]) and judged ([`Hand::judge`]).
+    pub fn ask(&self, batch: &mut Batch<'_>, now: Micros) -> Option<Asking> {
+        match self {
+            Self::Memory(memory) => {
+                memory.take_now(batch, now);
+                None
+            }
+            Self::Redis(redis) => Some(redis.ask(batch, now)),
+        }
+    }
+
+    /// Writes what was answered into the batch that was asked about.
+    pub fn judge(&self, batch: &mut Batch<'_>, asking: Asking) {
+        if let Self::Redis(redis) = self {
+            redis.judge(batch, asking);
+        }
+    }
+
     /// The same as [`Counters::rehearse`]. Tells besides what each take found and would leave, in the order of requests and takes.
     pub async fn rehearse_seen(
         &self,

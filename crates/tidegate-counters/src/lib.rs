@@ -21,7 +21,7 @@ pub use hand::{Hand, Store};
 pub use memory::{Loaded, Memory, MemoryError, MemorySize, SnapshotError, Stats, ask_for_large_pages};
 #[cfg(not(loom))]
 pub use redis::{
-    Address, CircuitSettings, CircuitState, CircuitStats, DenialStats, Login, NewsEars, Password,
+    Address, Asking, CircuitSettings, CircuitState, CircuitStats, DenialStats, Login, NewsEars, Password,
     RedisCounters, RedisSettings, RedisStats, RedisStore, STORE_TIMES_US, ServerStats, StoreClock, StoreTls,
     Times, Topology, UrlError,
 };

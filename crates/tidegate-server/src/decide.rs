@@ -6,7 +6,7 @@ use tidegate_core::{
     Algorithm, Ask, Book, Bound, Callers, Fate, Found, Key, Limit, Micros, OnStoreFailure, Plan, Planned,
     Policy, Query, Role, Tag, Verdict, told,
 };
-use tidegate_counters::{Answer, Batch, Counters, Memory, Mode, Take, Unavailable};
+use tidegate_counters::{Answer, Asking, Batch, Hand, Memory, Mode, Take, Unavailable};
 
 use crate::receipts::Charges;
 
@@ -24,6 +24,16 @@ impl Room {
     /// Its plan, for one request; whoever takes it brings it back.
     pub(crate) fn plan<'b>(&mut self) -> Plan<'b> {
         std::mem::take(&mut self.plan)
+    }
+
+    /// The same of its batch.
+    pub(crate) fn batch<'b>(&mut self) -> Batch<'b> {
+        std::mem::take(&mut self.batch)
+    }
+
+    /// Both are brought back.
+    pub(crate) fn keep(&mut self, plan: Plan<'static>, batch: Batch<'static>) {
+        (self.plan, self.batch) = (plan, batch);
     }
 }
 
@@ -159,14 +169,14 @@ pub(crate) fn decide_planned<R>(
     room: &mut Room,
     view: impl FnOnce(&Decision<'_>) -> R,
 ) -> R {
-    let mut batch: Batch<'_> = std::mem::take(&mut room.batch);
+    let mut batch = room.batch();
     let refusing = refusing(&plan);
     if lay_out(&plan, asks, refusing.as_ref(), OnStoreFailure::default(), &mut batch) {
         counters.take_now(&mut batch, now);
     }
     let result = view(&Decision::of(&plan, &batch, asks));
-    room.batch = batch.recycle();
-    room.plan = plan.recycle();
+    let batch = batch.recycle();
+    room.keep(plan.recycle(), batch);
     result
 }
 
@@ -181,39 +191,25 @@ pub(crate) struct Terms {
     pub(crate) otherwise: OnStoreFailure,
 }
 
-/// The same, on counters that may be elsewhere.
-pub(crate) async fn decide_elsewhere<R>(
-    by: By<'_>,
-    counters: &impl Counters,
-    query: &Query<'_>,
+/// Asks counters about a plan. If they are elsewhere, their answer has to be waited for and judged; then, or if there is none to wait for,
+/// it is known what came of it ([`Answered::of`]).
+pub(crate) fn ask<'p>(
+    hand: &Hand,
+    plan: &'p Plan<'_>,
     asks: &Asks<'_>,
+    refusing: Option<&'p Limit>,
     terms: &Terms,
-    room: &mut Room,
-    view: impl FnOnce(Answered<'_>) -> R,
-) -> R {
-    let (mut plan, mut batch): (_, Batch<'_>) = (room.plan(), std::mem::take(&mut room.batch));
-    by.plan(query, &mut plan);
-    drop(by); // It is for a moment.
-    let refusing = refusing(&plan);
-    if lay_out(&plan, asks, refusing.as_ref(), terms.otherwise, &mut batch) {
-        if batch.takes(0).is_empty() {
-            batch.judge(|_, _, _| true); // Where nothing is counted nobody has to be asked.
-        } else {
-            batch.answer_within(terms.patience);
-            counters.take(&mut batch, terms.now).await;
-        }
+    batch: &mut Batch<'p>,
+) -> Option<Asking> {
+    if !lay_out(plan, asks, refusing, terms.otherwise, batch) {
+        return None;
     }
-    let is_asked = !batch.is_empty();
-    let result = match batch.failure(0).filter(|_| is_asked) {
-        Some(why) => view(Answered::Not { plan: &plan, why }),
-        None => {
-            let trouble = batch.trouble(0).filter(|_| is_asked);
-            view(Answered::Decided { decision: &Decision::of(&plan, &batch, asks), trouble })
-        }
-    };
-    room.batch = batch.recycle();
-    room.plan = plan.recycle();
-    result
+    if batch.takes(0).is_empty() {
+        batch.judge(|_, _, _| true); // Where nothing is counted nobody has to be asked.
+        return None;
+    }
+    batch.answer_within(terms.patience);
+    hand.ask(batch, terms.now)
 }
 
 /// What counters elsewhere came to say.
@@ -232,6 +228,25 @@ pub(crate) enum Answered<'d> {
         /// Why there is no answer.
         why: &'d Unavailable,
     },
+}
+
+impl Answered<'_> {
+    /// Shows to `view` what came of a plan.
+    pub(crate) fn of<R>(
+        plan: &Plan<'_>,
+        batch: &Batch<'_>,
+        asks: &Asks<'_>,
+        view: impl FnOnce(Answered<'_>) -> R,
+    ) -> R {
+        let is_asked = !batch.is_empty();
+        match batch.failure(0).filter(|_| is_asked) {
+            Some(why) => view(Answered::Not { plan, why }),
+            None => {
+                let trouble = batch.trouble(0).filter(|_| is_asked);
+                view(Answered::Decided { decision: &Decision::of(plan, batch, asks), trouble })
+            }
+        }
+    }
 }
 
 /// A limit that nothing fits, for a request that is refused whatever the counters say: it still gives back, and is charged where that is

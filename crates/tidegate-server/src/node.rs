@@ -28,7 +28,7 @@ use tidegate_telemetry::{
 use tokio::sync::Semaphore;
 
 use crate::control::ControlStatus;
-use crate::decide::{Answered, Asks, By, Decision, Room, Terms, decide_elsewhere, decide_planned};
+use crate::decide::{Answered, Asks, By, Decision, Room, Terms, ask, decide_planned, refusing};
 use crate::internal_call::{InternalCalls, Refused};
 use crate::ledger::Ledger;
 use crate::net::Places;
@@ -38,7 +38,7 @@ use crate::reply::PolicyNames;
 use crate::reply::body::BodyStyle;
 use crate::reply::headers::Dialect;
 use crate::stand_in::StandIn;
-use crate::waiting::{at_once, caught};
+use crate::waiting::{at_once, caught, unbroken};
 use crate::xds::XdsStatus;
 
 /// What a key takes in the table, as far as it is the same for all.
@@ -416,7 +416,7 @@ impl Core {
                 self.decide_now(memory, &self.node.rules.in_force(), None, query, asks, asker, view)
             }
             // In a place of its own: whoever counts in memory does not carry it along.
-            Hand::Redis(_) => Box::pin(self.decide_later(query, asks, asker, view)).await,
+            Hand::Redis(_) => Box::pin(self.decide_later(self.in_force(), query, asks, asker, view)).await,
         }
     }
 
@@ -463,21 +463,44 @@ impl Core {
     /// The same on counters elsewhere: while one decision waits, others go on.
     pub(crate) async fn decide_later<R>(
         &self,
+        in_force: Arc<InForce>,
         query: &Query<'_>,
         asks: &Asks<'_>,
         asker: &Asker<'_>,
         mut view: impl FnMut(Decided<'_>) -> R,
     ) -> R {
-        // Not as a guard: those are for a moment.
-        let in_force = Guard::into_inner(self.node.rules.in_force());
-        // What waits is waited for where it is made: with a name of its own it would be kept twice, and there may be thousands.
-        let decided = caught(pin!(async {
+        // In steps, each of which may break, and not as a future that is caught as a whole: it would be moved as often as it is handed on,
+        // and there may be thousands. All that is kept while one waits stands here.
+        let broken = || Decided::ByPolicy(self.broken(&in_force, query));
+        let mut room = self.room();
+        let (mut plan, mut batch) = (room.plan(), room.batch());
+        let now = self.node.wall_now();
+        let terms = Terms { now, patience: self.patience(asker), otherwise: self.node.on_failure };
+        let planned = || {
             self.fault(query);
-            let mut room = self.room();
-            let (now, patience, otherwise) =
-                (self.node.wall_now(), self.patience(asker), self.node.on_failure);
-            let (by, terms) = (in_force.at(now), Terms { now, patience, otherwise });
-            let result = decide_elsewhere(by, &self.hand, query, asks, &terms, &mut room, |answered| {
+            in_force.plan(query, now, &mut plan);
+            refusing(&plan)
+        };
+        // Without names of their own, by which both would be kept twice.
+        let refusing = match unbroken(planned) {
+            Ok(refusing) => refusing,
+            Err(_) => return view(broken()),
+        };
+        let mut asking =
+            match unbroken(|| ask(&self.hand, &plan, asks, refusing.as_ref(), &terms, &mut batch)) {
+                Ok(asking) => asking,
+                Err(_) => return view(broken()),
+            };
+        if let Some(asking) = &mut asking
+            && caught(pin!(asking.wait())).await.is_err()
+        {
+            return view(broken());
+        }
+        let viewed = unbroken(|| {
+            if let Some(asking) = asking {
+                self.hand.judge(&mut batch, asking);
+            }
+            Answered::of(&plan, &batch, asks, |answered| {
                 view(match answered {
                     Answered::Decided { decision, trouble } => {
                         self.tell(decision, &in_force, query, asker);
@@ -495,12 +518,17 @@ impl Core {
                     }
                 })
             })
-            .await;
-            self.keep(room);
-            result
-        }))
-        .await;
-        decided.unwrap_or_else(|_| view(Decided::ByPolicy(self.broken(&in_force, query))))
+        });
+        let Ok(result) = viewed else { return view(broken()) };
+        let batch = batch.recycle();
+        room.keep(plan.recycle(), batch);
+        self.keep(room);
+        result
+    }
+
+    /// The rules in force, for a decision that waits. Not as a guard: those are for a moment.
+    pub(crate) fn in_force(&self) -> Arc<InForce> {
+        Guard::into_inner(self.node.rules.in_force())
     }
 
     /// How long a decision may take from now on: until the node's deadline, or well before the caller gives up.

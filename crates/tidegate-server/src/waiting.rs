@@ -17,6 +17,11 @@ pub fn at_once<F: Future>(future: F) -> Option<F::Output> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Panicked;
 
+/// Does what may panic.
+pub(crate) fn unbroken<R>(work: impl FnOnce() -> R) -> Result<R, Panicked> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|_| Panicked)
+}
+
 /// Waits for a future that may panic at any time; it is not asked again then. It stays where it is: in this one it would be kept twice,
 /// as it came and as it is waited for.
 pub(crate) async fn caught<F: Future>(mut future: Pin<&mut F>) -> Result<F::Output, Panicked> {

@@ -26,31 +26,38 @@ pub(super) struct Judged {
 pub(super) enum Asked {
     /// Not at all: it asks nothing, or it was refused a moment ago.
     Known(Judged),
-    /// In one slot, where it is judged in one piece; or it could not be asked.
-    Whole(Result<Pending, Unavailable>),
+    /// In one slot, where it is judged in one piece.
+    Whole(Pending),
+    /// The same, once that slot has answered; or it could not be asked, or did not answer.
+    Heard(Result<PartReply, Unavailable>),
     /// In several. What is left to do goes on if nobody waits for it any more.
     Parts(oneshot::Receiver<Result<Judged, Unavailable>>),
+    /// The same, once all of them have answered.
+    Put(Result<Judged, Unavailable>),
 }
 
-/// Writes what requests came to into their batch.
-pub(super) fn write(batch: &mut Batch<'_>, judged: impl IntoIterator<Item = Result<Judged, Unavailable>>) {
-    let (mut judged, mut failed, mut troubled) = (judged.into_iter(), Vec::new(), Vec::new());
-    let mut number = 0;
-    batch.judge(|_, _, answers| {
-        let request = number;
-        number += 1;
-        match judged.next() {
-            Some(Ok(judged)) => {
-                answers.copy_from_slice(&judged.answers);
-                troubled.extend(judged.trouble.map(|why| (request, why)));
-                judged.admitted
+/// What a request came to, whose answers are written: is it admitted, and why are some of them by policy, if any are?
+pub(super) type Written = Result<(bool, Option<Unavailable>), Unavailable>;
+
+/// Writes what requests came to into their batch. `judge` is shown each, with the places for its answers.
+pub(super) fn write(
+    batch: &mut Batch<'_>,
+    mut judge: impl FnMut(usize, &[Take<'_>], &mut [Answer]) -> Written,
+) {
+    let (mut request, mut failed, mut troubled) = (0, Vec::new(), Vec::new());
+    batch.judge(|takes, _, answers| {
+        let written = judge(request, takes, answers);
+        request += 1;
+        match written {
+            Ok((admitted, trouble)) => {
+                troubled.extend(trouble.map(|why| (request - 1, why)));
+                admitted
             }
-            Some(Err(why)) => {
+            Err(why) => {
                 answers.fill(Answer::BLANK);
-                failed.push((request, why));
+                failed.push((request - 1, why));
                 false
             }
-            None => false,
         }
     });
     failed.into_iter().for_each(|(request, why)| batch.fail(request, why));
@@ -77,7 +84,10 @@ pub(super) fn ask(
     let home = lane.of(first);
     let slot = home.store.slot(first, now);
     if takes.iter().all(|take| Rc::ptr_eq(lane.of(take), home) && home.store.slot(take, now) == slot) {
-        return Asked::Whole(home.ask((slot, replicated), takes, now));
+        return match home.ask((slot, replicated), takes, now) {
+            Ok(pending) => Asked::Whole(pending),
+            Err(why) => Asked::Heard(Err(why)),
+        };
     }
     let (sender, judged) = oneshot::channel();
     let parts = Part::of(lane, takes, now);
@@ -94,64 +104,78 @@ pub(super) fn ask(
 }
 
 impl Asked {
-    /// Waits for the answer to what was asked after the moment `since`, until then at most, and works out what it means. What the store has
+    /// Waits for what the store says, until then at most. Small, for it is what each call keeps that waits; what it means is worked out
+    /// afterwards.
+    pub(super) async fn wait(&mut self, until: Instant) {
+        match self {
+            Self::Whole(pending) => *self = Self::Heard(pending.within(until).await),
+            Self::Parts(judged) => {
+                *self = match judged.await {
+                    Ok(judged) => Self::Put(judged),
+                    Err(_) => Self::Heard(Err(gone())),
+                }
+            }
+            Self::Known(_) | Self::Heard(_) | Self::Put(_) => {}
+        }
+    }
+
+    /// Works out what the store has said to a request that was asked at `now`, after the moment `since`, and writes it down. What it has
     /// not said goes by policy.
-    pub(super) async fn judged(
+    pub(super) fn judge(
         self,
         lane: &Rc<Lane>,
         takes: &[Take<'_>],
         now: Micros,
-        until: Instant,
         since: Moment,
-    ) -> Result<Judged, Unavailable> {
+        answers: &mut [Answer],
+    ) -> Written {
         match self {
-            Self::Known(judged) => Ok(judged),
-            Self::Whole(pending) => {
+            Self::Known(judged) => {
+                answers.copy_from_slice(&judged.answers);
+                Ok((judged.admitted, judged.trouble))
+            }
+            Self::Heard(reply) => {
                 let home = takes.first().map_or(lane, |take| lane.of(take));
-                let answered = answered(pending, until).await.and_then(|reply| {
-                    let answers = read(home, takes, &reply, now)?;
-                    Ok(Judged { admitted: reply.admitted, answers, trouble: None })
-                });
-                match answered {
-                    Ok(judged) => {
-                        lane.store.denials.learn(takes, &judged.answers, now, since);
-                        Ok(judged)
+                match reply.and_then(|reply| read(home, takes, &reply, now, answers)) {
+                    Ok(admitted) => {
+                        lane.store.denials.learn(takes, answers, now, since);
+                        Ok((admitted, None))
                     }
-                    Err(why) => alone(lane, takes, why, now),
+                    Err(why) => alone(lane, takes, why, now, answers),
                 }
             }
-            Self::Parts(judged) => match judged.await {
-                Ok(judged) => {
-                    let judged = judged?;
-                    lane.store.denials.learn(takes, &judged.answers, now, since);
-                    Ok(judged)
-                }
-                Err(_) => alone(lane, takes, gone(), now),
-            },
+            Self::Put(judged) => {
+                let judged = judged?;
+                lane.store.denials.learn(takes, &judged.answers, now, since);
+                answers.copy_from_slice(&judged.answers);
+                Ok((judged.admitted, judged.trouble))
+            }
+            // Nobody has waited for it.
+            Self::Whole(_) | Self::Parts(_) => alone(lane, takes, gone(), now, answers),
         }
     }
 }
 
-/// The answer of one slot, if it comes in time.
-async fn answered(pending: Result<Pending, Unavailable>, until: Instant) -> Result<PartReply, Unavailable> {
-    pending?.within(until).await
-}
-
-/// What a reply means for each of some takes.
-fn read(lane: &Lane, takes: &[Take<'_>], reply: &PartReply, now: Micros) -> Result<Vec<Answer>, Unavailable> {
+/// What a reply means for each of some takes, and whether all of them are admitted.
+fn read(
+    lane: &Lane,
+    takes: &[Take<'_>],
+    reply: &PartReply,
+    now: Micros,
+    answers: &mut [Answer],
+) -> Result<bool, Unavailable> {
     lane.heard(reply.now, now);
-    let mut answers = vec![Answer::BLANK; takes.len()];
     let told = reply.told(lane, takes, now)?;
-    let admitted = replay::judge(takes, &told, reply.now, &mut answers)?;
+    let admitted = replay::judge(takes, &told, reply.now, answers)?;
     lane.store.agrees(admitted, reply.admitted)?;
-    Ok(answers)
+    Ok(reply.admitted)
 }
 
 /// A request of which the store has said nothing.
-fn alone(lane: &Lane, takes: &[Take<'_>], why: Unavailable, now: Micros) -> Result<Judged, Unavailable> {
-    let mut answers = vec![Answer::BLANK; takes.len()];
-    let admitted = lane.store.alone.decide(takes, &vec![true; takes.len()], &why, now, &mut answers)?;
-    Ok(Judged { admitted, answers, trouble: Some(why) })
+fn alone(lane: &Lane, takes: &[Take<'_>], why: Unavailable, now: Micros, answers: &mut [Answer]) -> Written {
+    answers.fill(Answer::BLANK); // A reply that nobody understands may have left some.
+    let admitted = lane.store.alone.decide(takes, &vec![true; takes.len()], &why, now, answers)?;
+    Ok((admitted, Some(why)))
 }
 
 /// The takes of a request that are in one slot, with limits of their own: they may outlive whoever asked.
@@ -238,10 +262,15 @@ async fn fly(
     let mut judged = Judged { admitted: true, answers: vec![Answer::BLANK; count], trouble: None };
     let (mut replies, mut missing) = (Vec::with_capacity(parts.len()), vec![false; count]);
     for (part, pending) in parts.iter().zip(asked) {
-        let reply = answered(pending, until).await;
-        let reply = reply.and_then(|reply| Ok((read(&part.lane, &part.takes(), &reply, now)?, reply)));
-        match reply {
-            Ok((answers, reply)) => {
+        let reply = match pending {
+            Ok(mut pending) => pending.within(until).await,
+            Err(why) => Err(why),
+        };
+        let mut answers = vec![Answer::BLANK; part.takes.len()];
+        let understood =
+            reply.and_then(|reply| read(&part.lane, &part.takes(), &reply, now, &mut answers).map(|_| reply));
+        match understood {
+            Ok(reply) => {
                 for (own, answer) in part.takes.iter().zip(answers) {
                     judged.answers[own.at] = answer;
                 }

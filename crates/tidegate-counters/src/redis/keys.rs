@@ -15,17 +15,15 @@ pub(super) fn name(prefix: &str, tag: Tag, key: Key) -> Vec<u8> {
     let mut name = Vec::with_capacity(prefix.len() + TAG_DIGITS + KEY_DIGITS + 2);
     name.extend_from_slice(prefix.as_bytes());
     name.push(b'{');
-    digits(tag.bits().into(), TAG_DIGITS, &mut name);
+    name.extend_from_slice(&digits::<TAG_DIGITS>(tag.bits().into()));
     name.push(b'}');
-    digits(key.bits(), KEY_DIGITS, &mut name);
+    name.extend_from_slice(&digits::<KEY_DIGITS>(key.bits()));
     name
 }
 
 /// The slot of all counters with a tag.
 pub(super) fn slot(tag: Tag) -> u16 {
-    let mut text = Vec::with_capacity(TAG_DIGITS);
-    digits(tag.bits().into(), TAG_DIGITS, &mut text);
-    slot_of(&text)
+    slot_of(&digits::<TAG_DIGITS>(tag.bits().into()))
 }
 
 /// The slot of a name. What stands between its first brackets alone says which, if anything does.
@@ -35,11 +33,9 @@ pub(super) fn slot_of(name: &[u8]) -> u16 {
     crc16(tag.filter(|tag| !tag.is_empty()).unwrap_or(name)) % SLOTS
 }
 
-fn digits(mut bits: u128, count: usize, out: &mut Vec<u8>) {
-    for _ in 0..count {
-        out.push(DIGITS[(bits & 63) as usize]);
-        bits >>= 6;
-    }
+/// The lowest six bits first.
+fn digits<const COUNT: usize>(bits: u128) -> [u8; COUNT] {
+    std::array::from_fn(|at| DIGITS[(bits >> (6 * at)) as usize & 63])
 }
 
 /// CRC-16/XMODEM, by which clusters place keys.

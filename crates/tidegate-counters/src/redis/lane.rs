@@ -44,8 +44,10 @@ pub(super) struct Lane {
     parcels: RefCell<HashMap<Way, Parcel>>,
     /// Ways on which a call waits for replicas. What is asked there meanwhile goes out together, once it has its answer.
     busy: RefCell<HashSet<Way>>,
-    /// Is the end of this turn waited for?
-    scheduled: Cell<bool>,
+    /// When this turn began, if its end is waited for. The time is asked for once in it.
+    turn: Cell<Option<Instant>>,
+    /// A table that no parcel uses, large enough for most.
+    numbers: RefCell<Numbered>,
     /// How many requests wait for an answer of each server, by its number. One that is silent does not use up what others may.
     in_flight: RefCell<Vec<(u64, usize)>>,
     /// The way to the store of limits per second, if they have one of their own.
@@ -59,12 +61,14 @@ pub(super) struct Lane {
 /// Where a call goes: to a slot, and whether it has to be on the replicas too.
 type Way = (u16, bool);
 
+/// The numbers of the counters in a call, of which the reference server has one for each window.
+type Numbered = HashMap<(Key, Option<Micros>), u16>;
+
 /// A call in the making.
 #[derive(Default)]
 struct Parcel {
     names: Vec<Vec<u8>>,
-    /// The numbers of the counters, of which the reference server has one for each window.
-    numbers: HashMap<(Key, Option<Micros>), u16>,
+    numbers: Numbered,
     argument: Vec<u8>,
     /// The time that it tells, if it tells one.
     told: u64,
@@ -98,11 +102,12 @@ pub(super) struct Pending {
 
 impl Pending {
     /// The answer, if it comes until then.
-    pub(super) async fn within(self, until: Instant) -> Result<PartReply, Unavailable> {
+    pub(super) async fn within(&mut self, until: Instant) -> Result<PartReply, Unavailable> {
         // A timer only where the call has more time than whoever asks: by default it has less, and there is one for all that go together.
+        // It is large, and in a place of its own.
         let reply = match self.ends <= until {
-            true => Some(self.reply.await),
-            false => timeout_at(until, self.reply).await.ok(),
+            true => Some((&mut self.reply).await),
+            false => Box::pin(timeout_at(until, &mut self.reply)).await.ok(),
         };
         match reply {
             Some(Ok(reply)) => reply,
@@ -174,7 +179,8 @@ impl Lane {
             replicated_wires: OnceCell::new(),
             busy: RefCell::default(),
             parcels: RefCell::default(),
-            scheduled: Cell::new(false),
+            turn: Cell::new(None),
+            numbers: RefCell::default(),
             in_flight: RefCell::default(),
             ahead_us: Cell::new(0),
             ids: RandomState::new(),
@@ -189,14 +195,19 @@ impl Lane {
         self.ids.hash_one(next).max(1) // Zero is nobody's.
     }
 
+    /// Now, or a little before: when the turn began in which requests are collected.
+    fn now(&self) -> Instant {
+        self.turn.get().unwrap_or_else(Instant::now)
+    }
+
     /// Until when an operation that starts now may take.
     pub(super) fn deadline(&self) -> Instant {
-        Instant::now() + self.store.servers.settings().timeout
+        self.now() + self.store.servers.settings().timeout
     }
 
     /// Until when a request that has this patience wants its answer. What the store takes longest for is known a little before.
     pub(super) fn deadline_of(&self, patience: Option<Duration>) -> Instant {
-        Instant::now() + patience.unwrap_or(self.store.servers.settings().timeout + LATE_MAX)
+        self.now() + patience.unwrap_or(self.store.servers.settings().timeout + LATE_MAX)
     }
 
     /// The time that a script is told, and one more; zero where the store's own counts.
@@ -244,6 +255,7 @@ impl Lane {
             self.send(way, std::mem::take(parcel));
         }
         if parcel.argument.is_empty() {
+            parcel.numbers = std::mem::take(&mut self.numbers.borrow_mut());
             parcel.told = told;
             parcel.until = Some(self.deadline());
             parcel.asked = now;
@@ -256,7 +268,8 @@ impl Lane {
         parcel.waiting.push((takes.len(), sender));
         let (server, ends) = (parcel.server, parcel.until.unwrap_or_else(|| self.deadline()));
         self.count(server, 1);
-        if !self.scheduled.replace(true) {
+        if self.turn.get().is_none() {
+            self.turn.set(Some(Instant::now()));
             let lane = self.clone();
             tokio::task::spawn_local(async move { lane.send_all() });
         }
@@ -283,7 +296,7 @@ impl Lane {
 
     /// The turn has ended: what was asked goes out.
     fn send_all(self: &Rc<Self>) {
-        self.scheduled.set(false);
+        self.turn.set(None);
         let mut parcels = std::mem::take(&mut *self.parcels.borrow_mut());
         let busy = self.busy.borrow();
         let waits = |way: &Way| busy.contains(way);
@@ -300,6 +313,8 @@ impl Lane {
         }
         let (slot, replicated) = way;
         encode::finish(parcel.waiting.len() as u16, &mut parcel.argument);
+        parcel.numbers.clear();
+        *self.numbers.borrow_mut() = std::mem::take(&mut parcel.numbers);
         let script = script::take(parcel.laws);
         let call = Call { script, op: "take", keys: parcel.names, argument: parcel.argument };
         let (lane, until) = (self.clone(), parcel.until.unwrap_or_else(|| self.deadline()));

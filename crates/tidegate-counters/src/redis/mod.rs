@@ -32,8 +32,8 @@ use tokio::time::Instant;
 use crate::{Answer, Batch, Counters, Inspection, Memory, Rehearsed, Take, Unavailable};
 
 use alone::Alone;
-use denials::Denials;
-use flight::Judged;
+use denials::{Denials, Moment};
+use flight::Asked;
 use lane::{KEPT_BYTES, Lane, garbled};
 use replay::Told;
 use wires::{Call, Servers};
@@ -223,7 +223,47 @@ impl RedisStore {
     }
 }
 
+/// Requests that the store was asked about. Whoever asks waits until it has answered, and has that judged.
+pub struct Asking {
+    asked: SmallVec<[Asked; 1]>,
+    /// When, by the node's clock and among the moments at which denials are forgotten.
+    now: Micros,
+    since: Moment,
+    /// Until when the answers are wanted.
+    until: Instant,
+}
+
+impl Asking {
+    /// Waits until the store has answered, or will not in time.
+    pub async fn wait(&mut self) {
+        for asked in &mut self.asked {
+            asked.wait(self.until).await;
+        }
+    }
+}
+
 impl RedisCounters {
+    /// Asks the store about each request of a batch. The first of three steps of [`Counters::take`], so that whoever makes thousands of
+    /// calls keeps little in those that wait ([`Asking::wait`]); the last is [`RedisCounters::judge`].
+    pub fn ask(&self, batch: &Batch<'_>, now: Micros) -> Asking {
+        let (lane, replicated) = (&self.lane, batch.is_replicated());
+        let since = lane.store.denials.moment();
+        let until = lane.deadline_of(batch.patience());
+        // All are asked before any answer is waited for, so that they go out together.
+        let ask = |request| flight::ask(lane, batch.takes(request), replicated, now, until);
+        Asking { asked: (0..batch.len()).map(ask).collect(), now, since, until }
+    }
+
+    /// Writes what the store has said into the batch that it was asked about.
+    pub fn judge(&self, batch: &mut Batch<'_>, asking: Asking) {
+        let Asking { asked, now, since, .. } = asking;
+        let mut asked = asked.into_iter();
+        flight::write(batch, |_, takes, answers| match asked.next() {
+            Some(asked) => asked.judge(&self.lane, takes, now, since, answers),
+            None => Err(lane::gone()), // It was asked about another batch.
+        });
+    }
+
     /// The secret of the fleet: the one that is in the store, or, if there is none, the one that is offered, from now on.
     pub async fn agree_on_secret(&self, offered: Secret) -> Result<Secret, Unavailable> {
         let lane = &self.lane;
@@ -299,9 +339,13 @@ impl RedisCounters {
                 });
             }
             let admitted = replay::rehearse(takes, &told, store_now, &mut answers, &mut seen)?;
-            all.push(Judged { admitted, answers, trouble: None });
+            all.push((admitted, answers));
         }
-        flight::write(batch, all.into_iter().map(Ok));
+        flight::write(batch, |request, _, places| {
+            let (admitted, answers) = &all[request];
+            places.copy_from_slice(answers);
+            Ok((*admitted, None))
+        });
         Ok(seen)
     }
 
@@ -344,18 +388,9 @@ const SECRET_MAX: Duration = Duration::from_secs(1);
 
 impl Counters for RedisCounters {
     async fn take(&self, batch: &mut Batch<'_>, now: Micros) {
-        let (lane, replicated) = (&self.lane, batch.is_replicated());
-        let since = lane.store.denials.moment();
-        let until = lane.deadline_of(batch.patience());
-        // All are asked before any answer is waited for, so that they go out together.
-        let asked: SmallVec<[_; 1]> = (0..batch.len())
-            .map(|request| flight::ask(lane, batch.takes(request), replicated, now, until))
-            .collect();
-        let mut judged = SmallVec::<[_; 1]>::with_capacity(asked.len());
-        for (request, asked) in asked.into_iter().enumerate() {
-            judged.push(asked.judged(lane, batch.takes(request), now, until, since).await);
-        }
-        flight::write(batch, judged);
+        let mut asking = self.ask(batch, now);
+        asking.wait().await;
+        self.judge(batch, asking);
     }
 
     async fn rehearse(&self, batch: &mut Batch<'_>, now: Micros) {

@@ -271,12 +271,8 @@ impl Converse for Session {
 
 /// Answers a call when a store elsewhere has.
 fn decide_later(line: &Rc<Line>, Ready { stream, call, message }: Ready<'_>) {
-    let message = Bytes::copy_from_slice(message);
-    let mut asked = Box::pin(async move {
-        let mut answer = Vec::with_capacity(ANSWER_BYTES);
-        let told = call.answer_later(message, &mut answer).await;
-        (told, answer)
-    });
+    let (message, answer) = (Bytes::copy_from_slice(message), Vec::with_capacity(ANSWER_BYTES));
+    let mut asked = Box::pin(call.answer_later(message, answer));
     // What is remembered need not be waited for.
     match asked.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready((told, answer)) => say(line, stream, told, &answer),
