@@ -21,6 +21,13 @@ const GHZ: GoProgram = GoProgram { package: "github.com/bojand/ghz/cmd/ghz", ver
 /// Beyond what it was told to run, until it has ended.
 const END_MAX: Duration = Duration::from_secs(30);
 
+/// Is a line written for each call?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Log {
+    Without,
+    With,
+}
+
 /// A generator that is there.
 pub(crate) struct Generator {
     pub(crate) by: By,
@@ -61,7 +68,7 @@ impl Generator {
 
     /// What is typed to start it; `$NODE` stands for the address.
     pub(crate) fn spoken(&self, load: Load, seconds: u32) -> String {
-        let command = self.command("$NODE", load, seconds, Path::new("."));
+        let command = self.command("$NODE", load, seconds, Path::new("."), Log::Without);
         let name = self.program.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let words = command.get_args().map(|word| {
             let word = word.to_string_lossy().into_owned();
@@ -70,13 +77,24 @@ impl Generator {
         std::iter::once(name).chain(words).collect::<Vec<_>>().join(" ")
     }
 
-    /// Calls the node for so many seconds, on the generator's core.
+    /// What is typed besides where it is asked what calls took, if it says so only then.
+    pub(crate) fn spoken_log(&self) -> Option<String> {
+        self.needs_log().then(|| format!("{LOG_FLAG}{LOG}"))
+    }
+
+    /// Does it tell what calls took only by a log with a line for each? That costs it too much to be timed with.
+    pub(crate) fn needs_log(&self) -> bool {
+        self.by == By::H2load
+    }
+
+    /// Calls the node for so many seconds, on the generator's core. What calls took is zero where only a log tells.
     pub(crate) fn run(
         &self,
         node: &Node,
         cores: Option<Cores>,
         load: Load,
         seconds: u32,
+        log: Log,
     ) -> Result<Said, String> {
         let folder = tempfile::tempdir().map_err(|error| format!("no folder: {error}"))?;
         let write = |name: &str, bytes: &[u8]| {
@@ -85,7 +103,7 @@ impl Generator {
         write(BODY, message().get(0))?;
         write(SCRIPT, script().as_bytes())?;
         let address = if self.by == By::Wrk { node.http } else { node.process.address };
-        let mut command = self.command(&address.to_string(), load, seconds, folder.path());
+        let mut command = self.command(&address.to_string(), load, seconds, folder.path(), log);
         let output = folder.path().join("output");
         let out = std::fs::File::create(&output).map_err(|error| format!("no output: {error}"))?;
         command.current_dir(folder.path()).stdin(Stdio::null()).stdout(out).stderr(Stdio::null());
@@ -95,14 +113,17 @@ impl Generator {
         let within = Duration::from_secs(seconds.into()) + END_MAX;
         let status = child::finish(self.by.title(), child, within)?;
         let text = std::fs::read_to_string(&output).unwrap_or_default();
-        let log = std::fs::read_to_string(folder.path().join(LOG)).unwrap_or_default();
         if !status.success() {
             return Err(format!("{} ended with {status}: {text}", self.by.title()));
         }
-        self.said(&text, &log).ok_or_else(|| format!("{} said something else: {text}", self.by.title()))
+        let said = self.said(&text).and_then(|said| match log {
+            Log::Without => Some(said),
+            Log::With => said.with_log(&std::fs::read_to_string(folder.path().join(LOG)).ok()?),
+        });
+        said.ok_or_else(|| format!("{} said something else: {text}", self.by.title()))
     }
 
-    fn command(&self, address: &str, load: Load, seconds: u32, folder: &Path) -> Command {
+    fn command(&self, address: &str, load: Load, seconds: u32, folder: &Path, log: Log) -> Command {
         let Load { connections, streams } = load;
         let mut command = Command::new(&self.program);
         match self.by {
@@ -110,7 +131,10 @@ impl Generator {
                 command.args(["-t", "1", "-c", &connections.to_string(), "-m", &streams.to_string()]);
                 command.args(["-D", &seconds.to_string(), "-d", BODY]);
                 command.args(["-H", "content-type: application/grpc", "-H", "te: trailers"]);
-                command.arg(format!("--log-file={LOG}")).arg(format!("http://{address}{SHOULD_RATE_LIMIT}"));
+                if log == Log::With {
+                    command.arg(format!("{LOG_FLAG}{LOG}"));
+                }
+                command.arg(format!("http://{address}{SHOULD_RATE_LIMIT}"));
             }
             By::Ghz => {
                 command.args(["--insecure", "--call", SHOULD_RATE_LIMIT.trim_start_matches('/')]);
@@ -126,9 +150,9 @@ impl Generator {
         command
     }
 
-    fn said(&self, text: &str, log: &str) -> Option<Said> {
+    fn said(&self, text: &str) -> Option<Said> {
         match self.by {
-            By::H2load => said_h2load(text, log),
+            By::H2load => said_h2load(text),
             By::Ghz => said_ghz(text),
             By::Wrk | By::Ours | By::OursHttp => said_wrk(text),
         }
@@ -138,6 +162,7 @@ impl Generator {
 const BODY: &str = "request";
 const SCRIPT: &str = "check.lua";
 const LOG: &str = "log";
+const LOG_FLAG: &str = "--log-file=";
 
 /// The one call that all of them make, with the prefix of gRPC.
 pub(crate) fn message() -> Requests {
@@ -178,8 +203,8 @@ fn said_wrk(text: &str) -> Option<Said> {
     Some(Said { calls, wall_ns: wall_us * 1_000, p50_ns: p50_us * 1_000, p99_ns: p99_us * 1_000 })
 }
 
-/// Calls and their rate from what it says; what each took, in microseconds, is the third word of its line in the log.
-fn said_h2load(text: &str, log: &str) -> Option<Said> {
+/// Calls and their rate. What they took it does not say.
+fn said_h2load(text: &str) -> Option<Said> {
     let rate =
         text.lines().find_map(|line| line.strip_prefix("finished in ")?.split(' ').nth(1)?.parse().ok());
     let requests = text.lines().find_map(|line| line.strip_prefix("requests: "))?;
@@ -191,19 +216,21 @@ fn said_h2load(text: &str, log: &str) -> Option<Said> {
     if calls == 0 || [" failed", " errored", " timeout"].iter().any(|word| count(word) != Some(0)) {
         return None;
     }
-    let mut took_us: Vec<u64> =
-        log.lines().filter_map(|line| line.split('\t').nth(2)?.parse().ok()).collect();
-    took_us.sort_unstable();
-    let quantile = |percent: usize| {
-        let at = (took_us.len() * percent).div_ceil(100).saturating_sub(1);
-        took_us.get(at).map(|took| took * 1_000)
-    };
-    Some(Said {
-        calls,
-        wall_ns: (calls as f64 * 1e9 / rate) as u64,
-        p50_ns: quantile(50)?,
-        p99_ns: quantile(99)?,
-    })
+    Some(Said { calls, wall_ns: (calls as f64 * 1e9 / rate) as u64, p50_ns: 0, p99_ns: 0 })
+}
+
+impl Said {
+    /// With what the log of h2load tells: what each call took, in microseconds, is the third word of its line.
+    fn with_log(self, log: &str) -> Option<Self> {
+        let mut took_us: Vec<u64> =
+            log.lines().filter_map(|line| line.split('\t').nth(2)?.parse().ok()).collect();
+        took_us.sort_unstable();
+        let quantile = |percent: usize| {
+            let at = (took_us.len() * percent).div_ceil(100).saturating_sub(1);
+            took_us.get(at).map(|took| took * 1_000)
+        };
+        Some(Self { p50_ns: quantile(50)?, p99_ns: quantile(99)?, ..self })
+    }
 }
 
 fn said_ghz(text: &str) -> Option<Said> {
@@ -240,8 +267,11 @@ mod tests {
             Said { calls: 14_571, wall_ns: 2_075_194_000, p50_ns: 7_694_000, p99_ns: 52_787_000 }
         );
         let log = "1794907558477986\t200\t10\n1794907558477987\t200\t30\n1794907558477988\t200\t20\n";
-        let said = said_h2load(H2LOAD, log).expect("h2load");
-        assert_eq!(said, Said { calls: 30_000, wall_ns: 2_000_000_000, p50_ns: 20_000, p99_ns: 30_000 });
+        let said = said_h2load(H2LOAD).expect("h2load");
+        assert_eq!(said, Said { calls: 30_000, wall_ns: 2_000_000_000, p50_ns: 0, p99_ns: 0 });
+        let logged = said.with_log(log).expect("a log");
+        assert_eq!(logged, Said { p50_ns: 20_000, p99_ns: 30_000, ..said });
+        assert_eq!(said.with_log(""), None, "a log of nothing");
         let said = said_ghz(GHZ).expect("ghz");
         assert_eq!((said.calls, said.p50_ns, said.p99_ns), (4_797, 84_384_256, 216_350_896));
         assert_eq!(said.wall_ns, 2_000_000_000);
@@ -250,7 +280,7 @@ mod tests {
     #[test]
     fn a_run_with_calls_that_went_wrong_is_no_run() {
         assert_eq!(said_wrk("figures 14571 2075194 7694 52787 1\n"), None);
-        assert_eq!(said_h2load(&H2LOAD.replace("0 errored", "1 errored"), "1\t200\t1\n"), None);
+        assert_eq!(said_h2load(&H2LOAD.replace("0 errored", "1 errored")), None);
         assert_eq!(said_ghz(&GHZ.replace("\"OK\": 4797", "\"OK\": 4796, \"Unavailable\": 1")), None);
     }
 
@@ -260,5 +290,18 @@ mod tests {
         let spoken = ghz.spoken(Load { connections: 2, streams: 128 }, 3);
         assert!(spoken.starts_with("ghz --insecure --call envoy.") && spoken.ends_with(" $NODE"), "{spoken}");
         assert!(spoken.contains("-c 256 --connections 2 -z 3s"), "{spoken}");
+        assert_eq!(ghz.spoken_log(), None, "it tells what calls took by itself");
+    }
+
+    #[test]
+    fn h2load_is_timed_without_a_log_and_asked_for_latencies_with_one() {
+        let h2load = Generator { by: By::H2load, version: String::new(), program: "h2load".into() };
+        let load = Load { connections: 2, streams: 128 };
+        assert!(!h2load.spoken(load, 3).contains("log"), "{}", h2load.spoken(load, 3));
+        assert_eq!(h2load.spoken_log().as_deref(), Some("--log-file=log"));
+        for (log, has) in [(Log::Without, false), (Log::With, true)] {
+            let command = h2load.command("$NODE", load, 3, Path::new("."), log);
+            assert_eq!(command.get_args().any(|word| word == "--log-file=log"), has, "{log:?}");
+        }
     }
 }

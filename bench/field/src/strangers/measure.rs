@@ -13,7 +13,7 @@ use tidegate_bench_common::store::Store;
 use tidegate_bench_common::witness::{self, Until};
 use tidegate_clock::Stopwatch;
 
-use super::generators::{Generator, json, message};
+use super::generators::{Generator, Log, json, message};
 use super::node::Node;
 use super::results::{By, Caller, Missing, Results, Round, Row, Said};
 use super::{accounts, spec};
@@ -83,6 +83,7 @@ fn bench_callers(generators: &[Generator], seconds: u32) -> Vec<Caller> {
         by: generator.by,
         version: generator.version.clone(),
         command: generator.spoken(load(generator.by), seconds),
+        log: generator.spoken_log(),
     };
     generators.iter().map(caller).collect()
 }
@@ -112,8 +113,19 @@ impl Bench<'_> {
         Ok(rows)
     }
 
-    /// One turn. Ends badly where the node counted other calls than the generator says it made.
+    /// One turn, and where only a log tells what calls took, one more for that.
     fn round(&self, by: By, load: Load) -> Result<Round, String> {
+        let round = self.turn(by, load, Log::Without)?;
+        if !self.generators.iter().any(|generator| generator.by == by && generator.needs_log()) {
+            return Ok(round);
+        }
+        let logged = self.turn(by, load, Log::With)?.said;
+        let said = Said { p50_ns: logged.p50_ns, p99_ns: logged.p99_ns, ..round.said };
+        Ok(Round { said, logged_per_s: Some(logged.per_s() as u64), ..round })
+    }
+
+    /// Ends badly where the node counted other calls than the generator says it made.
+    fn turn(&self, by: By, load: Load, log: Log) -> Result<Round, String> {
         let entrance = if by.ours() == By::Ours { Entrance::Rls } else { Entrance::Http };
         let account = Account::open(self.node.http, entrance)?;
         let generator = self.generators.iter().find(|generator| generator.by == by);
@@ -121,7 +133,7 @@ impl Bench<'_> {
         let (children_cpu_ns, watch) = (children_cpu_ns()?, Stopwatch::start());
         let (said, in_flight) = match generator {
             Some(generator) => {
-                let said = generator.run(self.node, self.cores, load, self.plan.seconds)?;
+                let said = generator.run(self.node, self.cores, load, self.plan.seconds, log)?;
                 (said, (load.connections * load.streams) as u64)
             }
             None => (self.ours(by, load)?, 0),
@@ -138,7 +150,7 @@ impl Bench<'_> {
         if told.allowed != counted || !(said.calls..=said.calls + in_flight).contains(&counted) {
             return Err(format!("it says that it made {} calls; the node's metrics say {told}", said.calls));
         }
-        Ok(Round { said, counted, whole_ns, server_cpu_ns, generator_cpu_ns })
+        Ok(Round { said, counted, whole_ns, server_cpu_ns, generator_cpu_ns, logged_per_s: None })
     }
 
     /// Our own generator, which remembers every call.

@@ -237,13 +237,35 @@ fn typed(results: &Results) -> String {
     for caller in &results.callers {
         let (title, version) = (caller.by.title(), &caller.version);
         text += &format!("- {title} ({version}):\n  `{}`\n", caller.command);
+        if let Some(log) = &caller.log {
+            text += &format!(
+                "  What calls took it tells only by a log, with a line for each: its latencies are those of runs of their own, with\n  \
+                 `{log}` besides{}.\n",
+                logged(results, caller.by)
+            );
+        }
     }
     text
 }
 
+/// How much that took of its speed.
+fn logged(results: &Results, by: By) -> String {
+    let rows = results.rows.iter().filter(|row| row.by == by);
+    let shares = rows.filter_map(|row| {
+        let ratios = row.rounds.iter().filter_map(|round| Some(round.logged_per_s? as f64 / round.per_s()));
+        Some(format!("× {:.2} ({})", Spread::of(ratios)?.median, row.load.spoken()))
+    });
+    let shares: Vec<String> = shares.collect();
+    if shares.is_empty() {
+        String::new()
+    } else {
+        format!(", which made its calls per second {}", shares.join(", "))
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::results::{Failure, Port, Said, Spec};
+    use super::super::results::{Caller, Failure, Port, Said, Spec};
     use super::*;
     use crate::machine::Machine;
     use crate::plan::Extent;
@@ -261,7 +283,8 @@ mod tests {
     fn round(calls: u64, server_busy: u64, generator_busy: u64) -> Round {
         let said = Said { calls, wall_ns: 1_000_000_000, p50_ns: 1, p99_ns: 2 };
         let (server_cpu_ns, generator_cpu_ns) = (server_busy * 10_000_000, generator_busy * 10_000_000);
-        Round { said, counted: calls, whole_ns: 1_000_000_000, server_cpu_ns, generator_cpu_ns }
+        let (counted, whole_ns, logged_per_s) = (calls, 1_000_000_000, None);
+        Round { said, counted, whole_ns, server_cpu_ns, generator_cpu_ns, logged_per_s }
     }
 
     fn results(rows: &[(By, Round)]) -> Results {
@@ -330,6 +353,22 @@ mod tests {
             let page = markdown(&results);
             assert!(page.contains(expected), "{page}");
             assert_eq!(page.contains("--rls-metadata true"), is_stopped, "{page}");
+        }
+    }
+
+    #[test]
+    fn the_page_says_where_latencies_are_from_runs_with_a_log() {
+        let theirs = Round { logged_per_s: Some(40_000), ..round(50_000, 40, 80) };
+        let mut results = results(&[(By::Ours, round(100_000, 99, 30)), (By::H2load, theirs)]);
+        let log = Some("--log-file=log".to_string());
+        for (log, has) in [(log, true), (None, false)] {
+            let (version, command) = ("1".into(), "h2load -t 1".into());
+            results.callers = vec![Caller { by: By::H2load, version, command, log }];
+            let page = markdown(&results);
+            let told = "with\n  `--log-file=log` besides, which made its calls per second × 0.80 (2 connections × 128 calls).";
+            assert_eq!(page.contains(told), has, "{page}");
+            let again: Results = serde_json::from_str(&results.json().expect("JSON")).expect("numbers");
+            assert_eq!(markdown(&again), page);
         }
     }
 

@@ -46,6 +46,9 @@ pub(crate) struct Caller {
     pub(crate) by: By,
     pub(crate) version: String,
     pub(crate) command: String,
+    /// What was typed besides in runs of their own where calls were asked what they took.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(crate) log: Option<String>,
 }
 
 /// Somebody who was not there.
@@ -108,6 +111,9 @@ pub(crate) struct Round {
     pub(crate) server_cpu_ns: u64,
     /// and by the generator.
     pub(crate) generator_cpu_ns: u64,
+    /// Calls per second of the run with a log that told what calls took, if there was one.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(crate) logged_per_s: Option<u64>,
 }
 
 /// By a generator's own word.
@@ -119,10 +125,17 @@ pub(crate) struct Said {
     pub(crate) p99_ns: u64,
 }
 
+impl Said {
+    /// Calls in a second.
+    pub(crate) fn per_s(&self) -> f64 {
+        self.calls as f64 * 1e9 / self.wall_ns.max(1) as f64
+    }
+}
+
 impl Round {
     /// Calls in a second, by the generator's own word.
     pub(crate) fn per_s(&self) -> f64 {
-        self.said.calls as f64 * 1e9 / self.said.wall_ns.max(1) as f64
+        self.said.per_s()
     }
 
     /// Calls in a second of the node's processor, as the node counted them.
