@@ -34,8 +34,12 @@ pub(super) fn slot_of(name: &[u8]) -> u16 {
 }
 
 /// The lowest six bits first.
-fn digits<const COUNT: usize>(bits: u128) -> [u8; COUNT] {
-    std::array::from_fn(|at| DIGITS[(bits >> (6 * at)) as usize & 63])
+fn digits<const COUNT: usize>(mut bits: u128) -> [u8; COUNT] {
+    std::array::from_fn(|_| {
+        let digit = DIGITS[bits as usize & 63];
+        bits >>= 6;
+        digit
+    })
 }
 
 /// CRC-16/XMODEM, by which clusters place keys.

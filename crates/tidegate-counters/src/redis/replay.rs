@@ -2,6 +2,7 @@
 //! charged already; the node takes the same steps on copies, so that scripts need not know what a verdict tells, and every answer is
 //! checked.
 
+use smallvec::SmallVec;
 use tidegate_core::{Ask, Key, Limit, ListTold, Micros, Outcome, State, Verdict, admits};
 
 use super::encode::stays;
@@ -186,7 +187,7 @@ fn read(limit: &Limit, bytes: &[u8]) -> Result<State, Unavailable> {
 
 /// Counters that are worked on, each once.
 #[derive(Default)]
-struct States(Vec<(Key, State)>);
+struct States(SmallVec<[(Key, State); 1]>);
 
 impl States {
     /// The state of a take's counter: as it was, or as the takes before it left it.
