@@ -49,6 +49,15 @@ pub struct Fresh {
     pub limit: Limit,
     /// The period, as in [`Spent`].
     pub period: i64,
+    /// When it was found so, by the wall clock.
+    pub at_us: u64,
+}
+
+impl Fresh {
+    /// Is its period the one of this moment? What was used of another is not to be charged to this one.
+    pub fn is_of(&self, now: Micros) -> bool {
+        self.limit.periods().is_some_and(|calendar| date(calendar.period(now)) == self.period)
+    }
 }
 
 /// A counter that is to be as if never charged, in SQL too.
@@ -154,7 +163,7 @@ impl Ledger {
                 return;
             }
             let period = page.open.get(&key).map_or(0, |(_, spent)| spent.period);
-            page.fresh.push(Fresh { key, tag, limit: limit.clone(), period });
+            page.fresh.push(Fresh { key, tag, limit: limit.clone(), period, at_us: now_us });
         }
     }
 
@@ -325,6 +334,9 @@ mod tests {
         assert_eq!(seen.spent, [spent(MARCH, 30, 0, NOON), spent(MARCH + 31 * DAY_US, 2, 0, april)]);
         let fresh: Vec<_> = seen.fresh.iter().map(|fresh| fresh.period).collect();
         assert_eq!(fresh, [MARCH, MARCH + 31 * DAY_US]);
+        let is_of =
+            |at_us| seen.fresh.iter().map(|fresh| fresh.is_of(Micros::new(at_us))).collect::<Vec<_>>();
+        assert_eq!((is_of(NOON), is_of(april)), (vec![true, false], vec![false, true]));
     }
 
     #[test]

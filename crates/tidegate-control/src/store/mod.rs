@@ -654,8 +654,8 @@ impl ControlStore {
         plainly!(self, writer, |connection| sql::usage::reset(connection, periods, at))
     }
 
-    /// What was used by these counters.
-    pub async fn usage_of(&self, keys: &[u128]) -> Result<Vec<Usage>> {
+    /// What was used by these counters, as it was told last.
+    pub async fn usage_of(&self, keys: &[u128]) -> Result<Vec<Spending>> {
         read!(self, |connection| sql::usage::read(connection, keys))
     }
 

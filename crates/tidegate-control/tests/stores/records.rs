@@ -379,7 +379,7 @@ fn what_calendars_used_is_noted_whatever_order_it_is_told_in() {
         let notes = [told(1, 10, 5), told(big, 10, 7), told(1, 10, 6), told(1, 20, 1), told(big, 10, 3)];
         store.flush_usage(&notes).await.unwrap();
         store.flush_usage(&[told(1, 10, 4), told(1, 20, 2)]).await.unwrap();
-        assert_eq!(store.usage_of(&[1]).await.unwrap(), [used(1, 10, 6), used(1, 20, 2)]);
+        assert_eq!(store.usage_of(&[1]).await.unwrap(), [told(1, 10, 6), told(1, 20, 2)]);
         let first = store.usage_all(None, 2).await.unwrap();
         assert_eq!(first, [used(1, 10, 6), used(1, 20, 2)]);
         assert_eq!(store.usage_all(Some((1, 20)), 2).await.unwrap(), [used(big, 10, 7)]);
@@ -402,7 +402,7 @@ fn what_calendars_used_is_noted_whatever_order_it_is_told_in() {
 fn what_was_given_back_counts_and_what_a_counter_lost_does_not() {
     both(async |bed| {
         let store = bed.open().await;
-        let noted = async || store.usage_of(&[1]).await.unwrap()[0].used;
+        let noted = async || store.usage_of(&[1]).await.unwrap()[0].usage.used;
         store.flush_usage(&[spending(1, 10, 100, 0, 1)]).await.unwrap();
         store.flush_usage(&[spending(1, 10, 40, 60, 2)]).await.unwrap();
         assert_eq!(noted().await, 40, "given back");
@@ -423,7 +423,7 @@ fn what_was_given_back_counts_and_what_a_counter_lost_does_not() {
 fn a_reset_of_a_calendar_forgets_what_was_seen_before_it() {
     both(async |bed| {
         let store = bed.open().await;
-        let noted = async |key| store.usage_of(&[key]).await.unwrap()[0].used;
+        let noted = async |key| store.usage_of(&[key]).await.unwrap()[0].usage.used;
         store.flush_usage(&[spending(1, 10, 100, 0, 1), spending(2, 10, 8, 0, 1)]).await.unwrap();
         store.reset_usage(&[(1, 10), (3, 10)], 1_000).await.unwrap();
         assert_eq!((noted(1).await, noted(2).await, noted(3).await), (0, 8, 0));

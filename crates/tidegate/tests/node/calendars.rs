@@ -193,3 +193,57 @@ async fn what_was_used_while_the_database_was_gone_is_written_down_when_it_is_ba
     postgres.restart().expect("PostgreSQL again");
     is_written(&kept.store().await, 2).await;
 }
+
+#[tokio::test]
+async fn what_was_lost_while_the_database_was_gone_comes_back_below_what_came_since() {
+    let kept = Kept::on_postgres(RULES);
+    let postgres = kept.postgres.as_ref().expect("PostgreSQL");
+    for since in [100, 300, 500] {
+        let caller = format!("caller-{since}");
+        let entry = ("api_key", caller.as_str());
+        let mut node = kept.setup.start();
+        let store = kept.store().await;
+        assert!(charge(&node.rls().await, entry, 300).await.0);
+        is_written(&store, 300).await;
+        store.close().await;
+        postgres.kill();
+        node.kill();
+        let node = kept.setup.start();
+        let rls = node.rls().await;
+        // One after the other, so that more than one round passes over what is empty.
+        for _ in 0..since / 50 {
+            assert!(charge(&rls, entry, 50).await.0, "nobody knows yet");
+        }
+        postgres.restart().expect("PostgreSQL again");
+        let expected = 300 + since;
+        until("it is back", async || (used(&node, &caller).await >= expected).then_some(())).await;
+        is_written(&kept.store().await, expected as i64).await;
+        assert_eq!(used(&node, &caller).await, expected, "once, and not again");
+        node.stop().await;
+        let store = kept.store().await;
+        let all = store.usage_all(None, 10).await.expect("usage");
+        for usage in &all {
+            store.reset_usage(&[(usage.key, usage.period_start)], 0).await.expect("out of the way");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_counter_of_which_all_was_given_back_was_not_lost() {
+    let kept = Kept::on_postgres(RULES);
+    let postgres = kept.postgres.as_ref().expect("PostgreSQL");
+    let node = kept.setup.start();
+    let store = kept.store().await;
+    let mut http = node.http().await;
+    let body = r#"{"descriptors":[{"entries":[{"key":"api_key","value":"alice"}],"hits_addend":700}]"#;
+    let checked = http.post("/v1/check", &format!(r#"{body},"receipt":true}}"#)).await.json();
+    is_written(&store, 700).await;
+    postgres.kill();
+    let refund = format!(r#"{body},"receipt":{},"units":700}}"#, checked["receipt"]);
+    let refunded = http.post("/v1/refund", &refund).await;
+    assert_eq!(refunded.status, 200, "{checked} {}", refunded.body);
+    assert!(charge(&node.rls().await, ("api_key", "alice"), 2).await.0);
+    postgres.restart().expect("PostgreSQL again");
+    is_written(&kept.store().await, 2).await;
+    assert_eq!(used(&node, "alice").await, 2);
+}

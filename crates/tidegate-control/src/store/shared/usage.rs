@@ -58,19 +58,23 @@ pub(crate) async fn reset(connection: &mut Connection, periods: &[(u128, i64)], 
     Ok(())
 }
 
-/// All periods of these keys.
-pub(crate) async fn read(connection: &mut Connection, keys: &[u128]) -> Result<Vec<Usage>> {
+/// All periods of these keys, as they were told last.
+pub(crate) async fn read(connection: &mut Connection, keys: &[u128]) -> Result<Vec<Spending>> {
     let mut found = Vec::new();
     for some in keys.chunks(ROWS_MAX) {
-        let mut query =
-            QueryBuilder::<Db>::new("SELECT key, period_start, used FROM calendar_usage WHERE key IN (");
+        let mut query = QueryBuilder::<Db>::new(
+            "SELECT key, period_start, used, given_back, updated_at FROM calendar_usage WHERE key IN (",
+        );
         let mut list = query.separated(", ");
         for key in some {
             list.push_bind(format!("{key:032x}"));
         }
         query.push(") ORDER BY key, period_start");
         let rows = query.build().persistent(some.len() == 1).fetch_all(&mut *connection).await?;
-        found.extend(rows.iter().map(record).collect::<Result<Vec<_>>>()?);
+        for row in &rows {
+            let (given_back, At(at)) = (row.try_get("given_back")?, row.try_get("updated_at")?);
+            found.push(Spending { usage: record(row)?, given_back, at });
+        }
     }
     Ok(found)
 }

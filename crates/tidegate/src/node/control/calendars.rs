@@ -2,9 +2,11 @@
 //! lost them.
 //!
 //! Exactly one charge finds a counter empty, so exactly one node restores it: by charging what SQL says was used, on top of what was
-//! charged since. What is given back is what was written down, so at most the last second's charges are missing.
+//! charged since. What is given back is what was written down, so at most the last second's charges are missing. Until then, nothing that
+//! was charged since is written down by this node: SQL is still to say what there was before.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Weak;
 use std::time::Duration;
 
@@ -26,6 +28,11 @@ const ROWS: usize = 2_000;
 /// How often periods that nobody needs any more are forgotten, and how long they are kept after they began: two months.
 const FORGET_EVERY: Duration = Duration::from_secs(3_600);
 const KEPT_US: i64 = 62 * 86_400_000_000;
+/// What other nodes saw is in SQL after this.
+const OTHERS_US: i64 = 1_000_000;
+
+/// A counter and a period.
+type Place = (u128, i64);
 
 /// See above.
 pub(super) struct Calendars {
@@ -33,12 +40,22 @@ pub(super) struct Calendars {
     hand: Hand,
     resets: mpsc::Receiver<Reset>,
     /// What is not written down yet, by counter and period.
-    waiting: HashMap<(u128, i64), Spending>,
-    fresh: Vec<Fresh>,
+    waiting: HashMap<Place, Spending>,
+    /// What was found empty and not yet looked up in SQL.
+    fresh: HashMap<Place, Empty>,
     /// Does SQL answer? It is told when that changes.
     answers: bool,
     /// Could a counter not be restored the last time? It is told when that begins.
     is_stuck: bool,
+}
+
+/// A counter that was found empty.
+struct Empty {
+    fresh: Fresh,
+    /// So much was given back of it since it was last written down: a counter of which all was given back is empty, and not lost.
+    given_back: i64,
+    /// What it held when it was first tried to restore it.
+    tried_at: Option<u64>,
 }
 
 impl Calendars {
@@ -49,7 +66,7 @@ impl Calendars {
             hand,
             resets,
             waiting: HashMap::new(),
-            fresh: Vec::new(),
+            fresh: HashMap::new(),
             answers: true,
             is_stuck: false,
         }
@@ -92,9 +109,18 @@ impl Calendars {
                 self.note(spending(spent));
             }
         }
-        self.fresh.extend(seen.fresh);
-        left_out += self.fresh.len().saturating_sub(WAITING_MAX);
-        self.fresh.truncate(WAITING_MAX);
+        for fresh in seen.fresh {
+            let place = (fresh.key.bits(), fresh.period);
+            let is_full = self.fresh.len() >= WAITING_MAX;
+            match self.fresh.entry(place) {
+                Entry::Occupied(_) => {} // It will have back what it had, whatever it was found empty for.
+                Entry::Vacant(_) if is_full => left_out += 1,
+                Entry::Vacant(empty) => {
+                    let given_back = self.waiting.get(&place).map_or(0, |spending| spending.given_back);
+                    empty.insert(Empty { fresh, given_back, tried_at: None });
+                }
+            }
+        }
         ledger.left_out(left_out);
     }
 
@@ -105,40 +131,38 @@ impl Calendars {
 
     async fn round(&mut self, node: &Node, ledger: &Ledger, store: &ControlStore) -> Result<(), String> {
         let restored = self.restore(node, ledger, store).await;
+        let is_due = |(place, _): &(&Place, &Spending)| !self.fresh.contains_key(*place);
+        let due: Vec<Spending> = self.waiting.iter().filter(is_due).map(|(_, spending)| *spending).collect();
         let mut written = 0;
-        while !self.waiting.is_empty() {
-            let rows: Vec<Spending> = self.waiting.values().take(ROWS).copied().collect();
-            if let Err(error) = store.flush_usage(&rows).await {
+        for rows in due.chunks(ROWS) {
+            if let Err(error) = store.flush_usage(rows).await {
                 ledger.written(self.waiting.len(), written);
                 return Err(error.to_string());
             }
-            for row in &rows {
+            for row in rows {
                 self.waiting.remove(&(row.usage.key, row.usage.period_start));
             }
             written += rows.len();
         }
-        ledger.written(0, written);
+        ledger.written(self.waiting.len(), written);
         restored
     }
 
-    /// Gives counters that were empty what SQL says was used of them, some at a time: before what was charged since is written down, SQL
-    /// still says what it was before they were lost.
+    /// Gives counters that were empty what SQL says was used of them, some at a time.
     async fn restore(&mut self, node: &Node, ledger: &Ledger, store: &ControlStore) -> Result<(), String> {
-        let some = &self.fresh[self.fresh.len().saturating_sub(ROWS)..];
+        let some: Vec<Place> = self.fresh.keys().take(ROWS).copied().collect();
         if some.is_empty() {
             return Ok(());
         }
-        let keys: Vec<u128> = some.iter().map(|fresh| fresh.key.bits()).collect();
+        let keys: Vec<u128> = some.iter().map(|(key, _)| *key).collect();
         let known = store.usage_of(&keys).await.map_err(|error| error.to_string())?;
-        let known: HashMap<(u128, i64), i64> =
-            known.iter().map(|known| ((known.key, known.period_start), known.used)).collect();
+        let known: HashMap<Place, Spending> =
+            known.into_iter().map(|known| ((known.usage.key, known.usage.period_start), known)).collect();
         let mut restored = 0_u64;
         let mut trouble = None;
-        for _ in 0..keys.len() {
-            let Some(fresh) = self.fresh.last() else { break };
-            let used = known.get(&(fresh.key.bits(), fresh.period)).copied().unwrap_or(0);
-            if let Some(used) = u64::try_from(used).ok().filter(|used| *used > 0) {
-                match charge(node, &self.hand, fresh, used).await {
+        for place in some {
+            if let (Some(empty), Some(known)) = (self.fresh.get_mut(&place), known.get(&place)) {
+                match give(node, &self.hand, empty, known).await {
                     Ok(Some(spent)) => {
                         restored += 1;
                         ledger.restored();
@@ -151,7 +175,7 @@ impl Calendars {
                     }
                 }
             }
-            self.fresh.pop();
+            self.fresh.remove(&place);
         }
         // A line for all of them: a store that was emptied has lost everybody's.
         if restored > 0 {
@@ -170,7 +194,7 @@ impl Calendars {
     async fn reset(&mut self, reset: Reset, node: &Node, ledger: &Ledger, store: &ControlStore) {
         ledger.forget(reset.key);
         self.waiting.remove(&(reset.key.bits(), reset.period));
-        self.fresh.retain(|fresh| fresh.key != reset.key);
+        self.fresh.retain(|(key, _), _| *key != reset.key.bits());
         let done = store.reset_usage(&[(reset.key.bits(), reset.period)], wall(node)).await;
         let _ = reset.done.send(done.map_err(|error| error.to_string())); // Whoever does not wait any more does not need it.
     }
@@ -189,13 +213,34 @@ impl Calendars {
 }
 
 /// Charges a counter what was used before it was lost; none if it has that already.
-async fn charge(node: &Node, hand: &Hand, fresh: &Fresh, used: u64) -> Result<Option<Spent>, String> {
-    let now = if matches!(hand, Hand::Redis(_)) { Micros::new(node.clock.wall_now_us()) } else { node.now() };
+async fn give(
+    node: &Node,
+    hand: &Hand,
+    empty: &mut Empty,
+    known: &Spending,
+) -> Result<Option<Spent>, String> {
+    let used = known.usage.used.saturating_sub(empty.given_back);
+    let Some(used) = u64::try_from(used).ok().filter(|used| *used > 0) else { return Ok(None) };
+    let is_shared = matches!(hand, Hand::Redis(_));
+    let now = if is_shared { Micros::new(node.clock.wall_now_us()) } else { node.now() };
+    let fresh = &empty.fresh;
+    if !fresh.is_of(now) {
+        return Ok(None); // That period is over.
+    }
     let held =
         hand.inspect(fresh.key, fresh.tag, &fresh.limit, now).await.map_err(|error| error.to_string())?;
-    if held.used >= used {
-        return Ok(None); // It was charged at an attempt that got no answer.
+    // If SQL speaks of a time when the counter was lost already, or another node may have seen all of it given back, what it holds may be
+    // what SQL says. And one that was charged at an attempt that got no answer has it.
+    let of_before_us = known.at.saturating_add(if is_shared { OTHERS_US } else { 0 });
+    let is_of_before = of_before_us < count(fresh.at_us);
+    let has_it = match empty.tried_at {
+        Some(tried_at) => held.used >= tried_at.saturating_add(used),
+        None => !is_of_before && held.used >= used,
+    };
+    if has_it {
+        return Ok(None);
     }
+    empty.tried_at.get_or_insert(held.used);
     let always = fresh.limit.clone().charging(Charge::Always).map_err(|error| error.to_string())?;
     let mut batch = Batch::new();
     batch.push([Take {
@@ -219,11 +264,14 @@ async fn charge(node: &Node, hand: &Hand, fresh: &Fresh, used: u64) -> Result<Op
 }
 
 fn spending(spent: &Spent) -> Spending {
-    let count = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
     let usage = Usage { key: spent.key.bits(), period_start: spent.period, used: count(spent.used) };
     Spending { usage, given_back: count(spent.given_back), at: count(spent.at_us) }
 }
 
 fn wall(node: &Node) -> i64 {
-    i64::try_from(node.clock.wall_now_us()).unwrap_or(i64::MAX)
+    count(node.clock.wall_now_us())
+}
+
+fn count(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
 }
