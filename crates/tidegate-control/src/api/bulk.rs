@@ -21,7 +21,7 @@ use utoipa::ToSchema;
 use super::Desk;
 use super::call::{Answer, Call, ok, read_json};
 use super::problem::Problem;
-use super::quotas::{OverrideBody, QuotaBody, bind, filter, known_tiers, minds, refuse_tier};
+use super::quotas::{NO_OVERRIDE, OverrideBody, QuotaBody, bind, filter, known_tiers, minds, refuse_tier};
 use super::when::When;
 use crate::error::Error;
 use crate::model::{Limits, Outcome, Quota, Who};
@@ -338,7 +338,11 @@ impl Row {
         };
         let times = (when("effective_at", from)?, when("expires_at", until)?);
         let overrides = match (descriptor, amount, unit) {
-            (None, None, None) => Vec::new(),
+            (None, None, None) => match times {
+                (Some(_), _) => return Err(Problem::invalid("effective_at", NO_OVERRIDE)),
+                (_, Some(_)) => return Err(Problem::invalid("expires_at", NO_OVERRIDE)),
+                (None, None) => Vec::new(),
+            },
             (Some(descriptor), Some(amount), Some(unit)) => {
                 let number = amount
                     .parse()

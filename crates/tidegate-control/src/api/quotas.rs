@@ -15,6 +15,10 @@ use crate::model::{Limits, Override, Quota, QuotaFilter, QuotaKey, Unit, Version
 use crate::plane::LimitInForce;
 use tidegate_core::override_address;
 
+/// What is wrong with a time that nothing takes.
+pub(super) const NO_OVERRIDE: &str =
+    "is about no override: only overrides have times, and none is there that needs it; a tier holds at once";
+
 /// Tiers that need not be written anywhere.
 const TIERS: [&str; 4] = ["free", "pro", "enterprise", "custom"];
 
@@ -44,10 +48,10 @@ pub(super) struct QuotaBody {
     /// Its own limits.
     #[serde(default)]
     overrides: Vec<OverrideBody>,
-    /// From when on overrides hold that do not say so themselves.
+    /// From when on overrides hold that do not say so themselves. Nothing else of a quota has a time, so one of them has to be there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     effective_at: Option<When>,
-    /// Until when overrides hold that do not say so themselves.
+    /// Until when overrides hold that do not say so themselves. Likewise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     expires_at: Option<When>,
 }
@@ -143,6 +147,7 @@ impl QuotaBody {
             return Err(Problem::invalid("api_key", "is not the one that the path names"));
         }
         let (from, until) = (self.effective_at, self.expires_at);
+        are_taken(&self.overrides, from, until)?;
         let overrides = overrides(self.overrides, from, until)?;
         let Self { domain, tier, client_id, user_id, whitelisted, .. } = self;
         Ok(Quota { api_key: api_key.into(), domain, tier, client_id, user_id, whitelisted, overrides })
@@ -180,6 +185,16 @@ impl OverrideBody {
         let (effective_at, expires_at) = (effective_at.map(When), expires_at.map(When));
         Self { descriptor, requests_per_unit, unit, effective_at, expires_at }
     }
+}
+
+/// Is there an override for the times of all to be about? Somebody who is not told that there is none believes that a tier will end.
+fn are_taken(all: &[OverrideBody], from: Option<When>, until: Option<When>) -> Result<(), Problem> {
+    let untaken = |field, is_own: fn(&OverrideBody) -> bool| match all.iter().all(is_own) {
+        true => Err(Problem::invalid(field, NO_OVERRIDE)),
+        false => Ok(()),
+    };
+    from.map_or(Ok(()), |_| untaken("effective_at", |one| one.effective_at.is_some()))?;
+    until.map_or(Ok(()), |_| untaken("expires_at", |one| one.expires_at.is_some()))
 }
 
 /// What is to be kept of overrides, each with its own times or those of all.

@@ -69,6 +69,14 @@ fn a_lost_update_is_refused_with_the_version_there_is() {
         let lost = rig.ask_if(call, json!({ "tier": "custom" }), &[("if-match", &tag)]).await.is(412);
         assert_eq!(lost.json["current_version"].as_u64(), Some(version + 1));
         rig.ask_if("DELETE /admin/v1/quotas/key", Value::Null, &[("if-match", &tag)]).await.is(412);
+        // Of what was lost the trail says nothing; of what won, what it found and what it left. Row 35.
+        let rows = rig.get("/admin/v1/audit?subject=key&order=oldest").await.is(200).json;
+        let tier = |of: &Value| of["tier"].as_str().map(str::to_owned);
+        let rows = rows["items"].as_array().unwrap().iter();
+        let told: Vec<_> =
+            rows.map(|row| (row["seq"].as_u64(), tier(&row["before"]), tier(&row["after"]))).collect();
+        let (pro, free) = (Some("pro".to_owned()), Some("free".to_owned()));
+        assert_eq!(told, [(Some(version), None, pro.clone()), (Some(version + 1), pro, free)]);
         for odd in ["x", "1", "\"x\"", "W/\"1\""] {
             assert_eq!(
                 rig.ask_if(call, json!({}), &[("if-match", odd)]).await.is(400).json["field"],
@@ -165,6 +173,21 @@ fn what_is_wrong_with_a_body_is_told_by_the_name_of_the_field() {
                 "overrides": [{ "descriptor": "default", "unit": "day", "requests_per_unit": 1 }] }),
                 "overrides[0].expires_at",
                 "after",
+            ),
+            // Only overrides have times: a tier would be for good.
+            (quota, json!({ "tier": "pro", "expires_at": "2020-01-01T00:00:00Z" }), "expires_at", "override"),
+            (
+                quota,
+                json!({ "tier": "pro", "effective_at": "2030-01-01T00:00:00Z" }),
+                "effective_at",
+                "override",
+            ),
+            (
+                quota,
+                json!({ "expires_at": "2030-01-01T00:00:00Z", "overrides": [
+                { "descriptor": "default", "unit": "day", "requests_per_unit": 1, "expires_at": "2031-01-01T00:00:00Z" }] }),
+                "expires_at",
+                "override",
             ),
             (
                 "PUT /admin/v1/tiers/gold",
@@ -418,6 +441,19 @@ fn many_are_imported_in_chunks_and_each_wrong_line_is_named() {
         ];
         assert_eq!(sorted, expected, "{told:?}");
         assert_eq!(rig.store.quota("a").await.unwrap().value.overrides.len(), 2);
+        // Times of nothing.
+        let csv = "api_key,tier,effective_at,expires_at\n\
+                   g,pro,,2030-01-01T00:00:00Z\n\
+                   h,pro,2020-01-01T00:00:00Z,\n\
+                   i,pro,,\n";
+        let got = rig.ask_lines("POST /admin/v1/quotas:import", csv, "text/csv").await.is(422);
+        let errors = got.json["errors"].as_array().unwrap().iter();
+        let told: Vec<_> = errors.map(|one| (one["line"].as_u64(), one["field"].as_str())).collect();
+        assert_eq!(told, [(Some(2), Some("expires_at")), (Some(3), Some("effective_at"))]);
+        let jsonl = r#"{"api_key":"g","tier":"pro","expires_at":"2030-01-01T00:00:00Z"}"#;
+        let form = "application/x-ndjson";
+        let got = rig.ask_lines("POST /admin/v1/quotas:import", jsonl, form).await.is(422);
+        assert_eq!(got.json["errors"][0]["field"], "expires_at", "{}", got.text);
         // A record with a wrong line is not written, whichever line it is: that limit would be taken away.
         let csv = "api_key,descriptor,requests_per_unit,unit,tier\n\
                    b,default,5,minute,pro\n\
