@@ -6,12 +6,12 @@ use std::time::Duration;
 use sqlx::Connection as _;
 use tidegate_clock::Stopwatch;
 use tidegate_control::{
-    AuditFilter, AuditOrder, ControlStore, Error, Quota, QuotaFilter, Revision, Spending, Usage, Verification,
+    AuditFilter, AuditOrder, ControlStore, Error, Quota, Revision, Spending, Usage, Verification,
 };
 use tidegate_testbed::{Disk, PostgresOptions};
 
 use crate::child;
-use crate::support::{Bed, alice, both_alone, both_on, limit, quota};
+use crate::support::{Bed, alice, both_alone, both_on, join_all, limit, quota};
 
 /// How many times SQLite and PostgreSQL are killed.
 fn kills(bed: &Bed) -> u32 {
@@ -46,7 +46,7 @@ fn nothing_that_was_acknowledged_is_lost_by_kill_9() {
                 }
             }
             bed.check_integrity().await;
-            let acks = said.iter().map(|line| ack(line)).collect();
+            let acks: Vec<Ack> = said.iter().map(|line| ack(line)).collect();
             acknowledged += said.len();
             known = check(&bed, known, &acks).await;
         }
@@ -55,15 +55,25 @@ fn nothing_that_was_acknowledged_is_lost_by_kill_9() {
     });
 }
 
-/// Of a line that a storm says: the revision, the number that was written, and the key.
-fn ack(line: &str) -> (Revision, (String, String)) {
-    let mut words = line.splitn(3, ' ');
-    let mut word = || words.next().unwrap_or_default().to_string();
-    (word().parse().expect("a revision"), (word(), word()))
+/// What a storm was told that it did.
+struct Ack {
+    /// The revision; where an answer has none, what was done.
+    at: Result<Revision, String>,
+    number: String,
+    kind: String,
+    subject: String,
+}
+
+/// Of a line that a storm says.
+fn ack(line: &str) -> Ack {
+    let mut words = line.splitn(4, ' ').map(String::from);
+    let mut word = || words.next().unwrap_or_default();
+    let at = word();
+    Ack { at: at.parse().map_err(|_| at), number: word(), kind: word(), subject: word() }
 }
 
 /// Is every edit there that was acknowledged, with its row of the trail, and none by half? Returns the revision.
-async fn check(bed: &Bed, known: Revision, acks: &BTreeMap<Revision, (String, String)>) -> Revision {
+async fn check(bed: &Bed, known: Revision, acks: &[Ack]) -> Revision {
     let store = bed.open().await;
     let head = store.head().await.unwrap();
     assert!(matches!(store.verify(known.max(1), None).await, Ok(Verification::Intact { .. })), "{head:?}");
@@ -75,23 +85,59 @@ async fn check(bed: &Bed, known: Revision, acks: &BTreeMap<Revision, (String, St
         rows.extend(page.items.into_iter().map(|entry| (entry.seq, entry)));
         after = page.next.and_then(|next| next.parse().ok());
     }
-    for (revision, (number, key)) in acks {
-        let row =
-            rows.get(revision).unwrap_or_else(|| panic!("revision {revision} was acknowledged, and is lost"));
-        assert_eq!(&row.subject, key);
+    for Ack { at, number, kind, subject } in acks {
+        let row = match at {
+            Ok(revision) => rows.get(revision),
+            Err(action) => rows.values().find(|row| row.subject == *subject && row.action == *action),
+        };
+        let row = row.unwrap_or_else(|| panic!("{at:?}, {kind} {subject} was acknowledged, and is lost"));
+        assert_eq!((&row.subject, &row.kind), (subject, kind));
         let told = row.after.as_deref().unwrap_or(number);
         assert!(told.contains(number.as_str()), "{number} was acknowledged: {told}");
     }
     // The records are what the trail says: the last row about each.
-    let last: BTreeMap<&str, _> = rows.values().map(|row| (row.subject.as_str(), row)).collect();
-    let kept = store.quotas(&QuotaFilter::default(), None, 1000).await.unwrap().items;
-    for (subject, row) in last {
-        let record = kept.iter().find(|record| record.value.api_key == subject);
-        let record = record.map(|record| (record.version, serde_json::to_string(&record.value).unwrap()));
-        assert_eq!(record, row.after.clone().map(|after| (row.seq, after)), "{subject}");
+    let last: BTreeMap<_, _> = rows.values().map(|row| ((&*row.kind, &*row.subject), row)).collect();
+    for ((kind, subject), row) in last {
+        assert_eq!(record(&store, kind, subject, row.seq).await, row.after, "{kind} {subject}");
     }
     store.close().await;
     head.seq
+}
+
+/// What is kept of something, as the trail shows it, with the revision that it was written at.
+async fn record(store: &ControlStore, kind: &str, subject: &str, seq: Revision) -> Option<String> {
+    fn shown<T: serde::Serialize>(read: Result<(Revision, T), Error>, seq: Revision) -> Option<String> {
+        match read {
+            Ok((revision, value)) => {
+                assert_eq!(revision, seq);
+                Some(serde_json::to_string(&value).unwrap())
+            }
+            Err(Error::NotFound { .. }) => None,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    match kind {
+        "quota" => shown(store.quota(subject).await.map(|kept| (kept.version, kept.value)), seq),
+        "tier" => shown(store.tier(subject).await.map(|kept| (kept.version, kept.value)), seq),
+        "rule_state" => shown(store.rule_state(subject).await.map(|kept| (kept.version, kept.value)), seq),
+        "rule" => {
+            let kept = store.rule(subject).await.map(|kept| {
+                (kept.revision, serde_json::from_str::<serde_json::Value>(&kept.document).unwrap())
+            });
+            shown(kept, seq)
+        }
+        "token" => {
+            let mut after = None;
+            loop {
+                let page = store.tokens(after.as_deref(), 1000).await.unwrap();
+                if let Some(token) = page.items.into_iter().find(|token| token.id == subject) {
+                    return Some(serde_json::to_string(&token).unwrap());
+                }
+                after = Some(page.next?);
+            }
+        }
+        other => panic!("{other}"),
+    }
 }
 
 /// Row 33.
@@ -223,24 +269,4 @@ fn a_database_that_hangs_is_unavailable_in_time_and_comes_back() {
         });
         woken.await.expect("woken");
     });
-}
-
-/// Each ends by itself, so one after the other is polled as well as all at once would be.
-async fn join_all<T>(futures: impl Iterator<Item = impl Future<Output = T>>) -> Vec<T> {
-    let mut futures: Vec<_> = futures.map(Box::pin).collect();
-    let mut done: Vec<Option<T>> = futures.iter().map(|_| None).collect();
-    std::future::poll_fn(move |context| {
-        for (future, done) in futures.iter_mut().zip(&mut done) {
-            if done.is_none()
-                && let std::task::Poll::Ready(value) = future.as_mut().poll(context)
-            {
-                *done = Some(value);
-            }
-        }
-        if done.iter().all(Option::is_some) {
-            return std::task::Poll::Ready(done.iter_mut().filter_map(Option::take).collect());
-        }
-        std::task::Poll::Pending
-    })
-    .await
 }

@@ -244,3 +244,23 @@ pub(crate) fn limit(descriptor: &str, requests_per_unit: u32) -> Override {
 pub(crate) fn quota(api_key: &str, tier: &str, overrides: Vec<Override>) -> Quota {
     Quota { tier: Some(tier.into()), overrides, ..Quota::of(api_key) }
 }
+
+/// Each ends by itself, so one after the other is polled as well as all at once would be.
+pub(crate) async fn join_all<T>(futures: impl Iterator<Item = impl Future<Output = T>>) -> Vec<T> {
+    let mut futures: Vec<_> = futures.map(Box::pin).collect();
+    let mut done: Vec<Option<T>> = futures.iter().map(|_| None).collect();
+    std::future::poll_fn(move |context| {
+        for (future, done) in futures.iter_mut().zip(&mut done) {
+            if done.is_none()
+                && let std::task::Poll::Ready(value) = future.as_mut().poll(context)
+            {
+                *done = Some(value);
+            }
+        }
+        if done.iter().all(Option::is_some) {
+            return std::task::Poll::Ready(done.iter_mut().filter_map(Option::take).collect());
+        }
+        std::task::Poll::Pending
+    })
+    .await
+}
