@@ -12,7 +12,7 @@ use http::header::AUTHORIZATION;
 use ring::hmac;
 use ring::rand::SecureRandom as _;
 use tidegate_clock::Clock;
-use tidegate_core::{Ask, Limit, Micros, State};
+use tidegate_core::{Ask, Limit, Micros, State, Verdict};
 use tokio::time::Instant;
 
 use super::problem::Problem;
@@ -201,14 +201,17 @@ impl Doorman {
         {
             checked = self.check(&key, text).await.map_err(unseen)?;
         }
-        match checked {
-            Ok(token) => Ok(self.remember(text, token)),
-            Err(detail) => {
-                self.failed(peer);
-                tokio::time::sleep_until(begun + REFUSED_AFTER).await;
+        // Many may have been looked at together: what those after the last try would be told is told to nobody, good or bad.
+        let told = match checked {
+            Ok(token) => self.may_try(peer).map(|()| self.remember(text, token)),
+            Err(detail) => self.failed(peer).and_then(|()| {
                 Err(Problem::unauthorized(detail, "Bearer realm=\"tidegate\", error=\"invalid_token\""))
-            }
+            }),
+        };
+        if told.is_err() {
+            tokio::time::sleep_until(begun + REFUSED_AFTER).await;
         }
+        told
     }
 
     /// The same steps for whatever is sent: one look by a prefix, one comparison of hashes in constant time. Only who knows the secret is
@@ -296,19 +299,20 @@ impl Doorman {
 
     fn may_try(&self, peer: Option<IpAddr>) -> std::result::Result<(), Problem> {
         let now = Micros::new(self.clock.now_us());
-        match locked(&self.tries).wait(place(peer), now) {
-            None => Ok(()),
-            Some(wait) => {
-                let seconds = wait.get().div_ceil(1_000_000).max(1);
-                Err(Problem::too_many("too many tokens from this address were worth nothing", seconds))
-            }
-        }
+        too_many(locked(&self.tries).wait(place(peer), now))
     }
 
-    fn failed(&self, peer: Option<IpAddr>) {
+    /// Counts a failed try, if there was one left.
+    fn failed(&self, peer: Option<IpAddr>) -> std::result::Result<(), Problem> {
         let now = Micros::new(self.clock.now_us());
-        locked(&self.tries).failed(place(peer), now);
+        too_many(locked(&self.tries).failed(place(peer), now))
     }
+}
+
+fn too_many(wait: Option<Micros>) -> std::result::Result<(), Problem> {
+    let Some(wait) = wait else { return Ok(()) };
+    let seconds = wait.get().div_ceil(1_000_000).max(1);
+    Err(Problem::too_many("too many tokens from this address were worth nothing", seconds))
 }
 
 /// Who has shown nothing yet is not told how the database is doing.
@@ -331,11 +335,11 @@ impl Tries {
     fn wait(&mut self, peer: IpAddr, now: Micros) -> Option<Micros> {
         let is_full = self.of.len() >= PEERS_MAX;
         let known = if is_full && !self.of.contains_key(&peer) { TOGETHER } else { peer };
-        let verdict = self.limit.show(self.of.get_mut(&known)?, Ask::Charge { cost: 1 }, now);
-        if verdict.admitted() { None } else { Some(verdict.retry_after.unwrap_or(TRIES_WINDOW)) }
+        wait(&self.limit.show(self.of.get_mut(&known)?, Ask::Charge { cost: 1 }, now))
     }
 
-    fn failed(&mut self, peer: IpAddr, now: Micros) {
+    /// Counts one; if there was none left, how long until there is.
+    fn failed(&mut self, peer: IpAddr, now: Micros) -> Option<Micros> {
         if self.of.len() >= PEERS_MAX && !self.of.contains_key(&peer) {
             self.sweep(now);
         }
@@ -343,7 +347,7 @@ impl Tries {
         let known = if is_full && !self.of.contains_key(&peer) { TOGETHER } else { peer };
         let limit = &self.limit;
         let state = self.of.entry(known).or_insert_with(|| limit.state());
-        limit.step(state, Ask::Charge { cost: 1 }, now);
+        wait(&limit.step(state, Ask::Charge { cost: 1 }, now))
     }
 
     /// Those whose tries are forgotten leave; looked for once a second, because it takes a look at all.
@@ -355,6 +359,10 @@ impl Tries {
         let limit = &self.limit;
         self.of.retain(|_, state| limit.used(state, now) > 0);
     }
+}
+
+fn wait(verdict: &Verdict) -> Option<Micros> {
+    (!verdict.admitted()).then(|| verdict.retry_after.unwrap_or(TRIES_WINDOW))
 }
 
 /// Who shares one count: an address, or a network of IPv6 that one customer has.
@@ -405,8 +413,9 @@ mod tests {
         let (one, other) = (place("10.0.0.1".parse().ok()), place("10.0.0.2".parse().ok()));
         for _ in 0..10 {
             assert_eq!(tries.wait(one, at(0)), None);
-            tries.failed(one, at(0));
+            assert_eq!(tries.failed(one, at(0)), None);
         }
+        assert!(tries.failed(one, at(0)).is_some(), "of those that were looked at together, too");
         let wait = tries.wait(one, at(0)).expect("ten are enough");
         assert!(wait > Micros::ZERO && wait <= Micros::from_secs(63), "{wait}");
         assert_eq!(tries.wait(other, at(0)), None);

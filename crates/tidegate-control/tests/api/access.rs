@@ -9,7 +9,7 @@ use tidegate_control::api::{ApiOptions, Route, auth, routes};
 use tidegate_control::{NewToken, Quota, RuleState, Scope, State, Tier};
 
 use crate::rig::{Rig, used};
-use crate::support::{alice, both, from_one_to_the_other, limit, quota};
+use crate::support::{alice, both, from_one_to_the_other, join_all, limit, quota};
 
 const CANARY: &str = "canary-of-api-platform";
 
@@ -287,6 +287,31 @@ fn tries_are_limited_by_the_law_that_everybody_else_is() {
         rig.send("GET /livez", "", &[], bad).await.is(200);
         rig.hand.advance(wait * 1_000_000);
         rig.send("GET /admin/v1/tokens", "", &own, bad).await.is(200);
+    });
+}
+
+/// Guesses that come together are looked at together, and no more of them are told what they are worth.
+#[test]
+fn tries_are_limited_also_where_many_come_at_once() {
+    both(async |bed| {
+        let rig = Rig::new(&bed).await;
+        let from = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+        let own = format!("Bearer {}", rig.admin);
+        let guess =
+            |number: u32| vec![("authorization", format!("Bearer tg_{number:08x}_{}", "0".repeat(64)))];
+        let all = (0..48).map(|number| {
+            let rig = &rig;
+            async move { rig.send("GET /admin/v1/tokens", "", &guess(number), from).await.status }
+        });
+        let told = join_all(all).await;
+        let count = |status: u16| told.iter().filter(|told| **told == status).count();
+        assert_eq!((count(401), count(429)), (10, 38), "{told:?}");
+        let own = [("authorization", own)];
+        rig.send("GET /admin/v1/tokens", "", &own, from).await.is(429);
+        // Good ones may be as many as they like.
+        let from = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
+        let all = (0..48).map(|_| rig.send("GET /admin/v1/tokens", "", &own, from));
+        assert!(join_all(all).await.iter().all(|got| got.status == 200));
     });
 }
 
