@@ -41,7 +41,7 @@ use call::{Answer, Call};
 use problem::Problem;
 use routes::Needs;
 
-pub use openapi::document as openapi;
+pub use openapi::{before, document as openapi};
 pub use routes::{Route, routes};
 pub use shapes::rule_file;
 

@@ -3,17 +3,19 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use axum::Router;
 use axum::body::Body;
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use http::HeaderValue;
 use http::header::CONTENT_TYPE;
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
-use super::Desk;
 use super::call::{Answer, Call};
-use super::problem::ProblemBody;
+use super::problem::{Problem, ProblemBody};
 use super::routes::{Given, Needs, Route, Sent, routes};
+use super::{Desk, safe};
+use crate::error::Error;
 use crate::model::Limits;
 
 /// Schemas by their names.
@@ -234,7 +236,24 @@ pub(super) async fn get(_: Arc<Desk>, _: Call) -> Answer {
 }
 
 pub(super) async fn live(_: Arc<Desk>, _: Call) -> Answer {
+    Ok(alive())
+}
+
+fn alive() -> Response {
     let mut response = Response::new(Body::from("ok\n"));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    Ok(response)
+    response
+}
+
+/// What answers before there is a database: the calls that need none. A process that waits for one is alive.
+pub fn before() -> Router {
+    let refuse = || async { safe(Problem::method_not_allowed("GET, HEAD").into_response()) };
+    let live = axum::routing::get(|| async { safe(alive()) }).fallback(refuse);
+    let told = || async { safe(super::call::ok(&document()).unwrap_or_else(Problem::into_response)) };
+    let document = axum::routing::get(told).fallback(refuse);
+    let why = || Error::Unavailable { why: "it has not been opened yet".into() };
+    Router::new()
+        .route("/livez", live)
+        .route("/openapi.json", document)
+        .fallback(move || async move { safe(Problem::from(why()).into_response()) })
 }

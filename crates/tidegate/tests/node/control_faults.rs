@@ -251,3 +251,88 @@ async fn an_edit_is_told_over_redis_where_postgresql_tells_nothing() {
     };
     until("they listen again", listeners).await;
 }
+
+/// A12. What a token is worth is known to every process within a second, and by those that were killed.
+#[tokio::test]
+async fn a_token_is_worth_the_same_on_every_node_within_a_second_and_after_kill_9() {
+    let kept = Kept::postgres();
+    let url = kept.postgres.as_ref().expect("PostgreSQL").url("postgres");
+    let setups = [kept.setup.clone(), Setup::new(RULES).controlled().set("control-database", &url)];
+    let one = setups[0].start();
+    let first = Admin::of(&one).await.token; // Printed by one of them, before the other is there.
+    let nodes = [one, setups[1].start()];
+    let path = "/admin/v1/quotas";
+    let status = async |node: &Node, token: &str| {
+        let admin = Admin { node, token: token.to_owned() };
+        admin.call("GET", path, "").await.status
+    };
+    let make = async |node: &Node, name: &str| {
+        let admin = Admin { node, token: first.clone() };
+        let made =
+            admin.call("POST", "/admin/v1/tokens", &format!(r#"{{"name":"{name}","scope":"read"}}"#)).await;
+        assert_eq!(made.status, 201, "{}", made.body);
+        let text = |field: &str| made.json()[field].as_str().expect("a text").to_owned();
+        (text("id"), text("token"))
+    };
+    let (_, kept_token) = make(&nodes[0], "kept").await;
+    let mut revoked = Vec::new();
+    for (here, there) in [(0, 1), (1, 0)] {
+        let (id, token) = make(&nodes[here], "revoked").await;
+        let watch = Stopwatch::start();
+        assert_eq!(status(&nodes[there], &token).await, 200, "at once: it is looked up");
+        assert_eq!(status(&nodes[here], &token).await, 200);
+        assert!(watch.elapsed() < Duration::from_secs(1) + SLACK);
+        let admin = Admin { node: &nodes[here], token: first.clone() };
+        let gone = admin.call("DELETE", &format!("/admin/v1/tokens/{id}"), "").await;
+        assert!(gone.status < 300, "{}", gone.body);
+        let watch = Stopwatch::start();
+        assert_eq!(status(&nodes[here], &token).await, 401, "here at once");
+        let is_worth_nothing = async || (status(&nodes[there], &token).await == 401).then_some(());
+        until("it is worth nothing there", is_worth_nothing).await;
+        let took = watch.elapsed();
+        assert!(took < Duration::from_secs(1) + SLACK, "{took:?}");
+        revoked.push(token);
+    }
+    for mut node in nodes {
+        node.kill();
+    }
+    for setup in &setups {
+        let node = setup.start();
+        assert_eq!(status(&node, &kept_token).await, 200);
+        for token in &revoked {
+            assert_eq!(status(&node, token).await, 401, "revoked before it was killed");
+        }
+    }
+}
+
+/// Who watches a process by its API is not to restart it for a database that is away.
+#[tokio::test]
+async fn an_api_without_its_database_is_alive_and_says_what_it_would_be() {
+    let kept = Kept::postgres();
+    let postgres = kept.postgres.as_ref().expect("PostgreSQL");
+    postgres.kill();
+    let node = kept.setup.start();
+    let address = node.admin.expect("an API");
+    let ask =
+        async |method: &str, path: &str| Http::connect(address).await.request(method, path, &[], "").await;
+    for is_there in [false, true] {
+        let live = ask("GET", "/livez").await;
+        assert_eq!((live.status, live.body.as_str()), (200, "ok\n"), "{is_there}");
+        let refused = ask("POST", "/livez").await;
+        assert_eq!((refused.status, refused.header("allow")), (405, "GET, HEAD"), "{}", refused.body);
+        let document = ask("GET", "/openapi.json").await;
+        assert_eq!(document.status, 200);
+        assert_eq!(document.json(), tidegate_control::api::openapi());
+        let quota = ask("GET", "/admin/v1/quotas/alice").await;
+        assert_eq!(quota.status, if is_there { 401 } else { 503 }, "{}", quota.body);
+        assert_eq!(quota.header("content-type"), "application/problem+json");
+        if !is_there {
+            assert_eq!(quota.json()["type"], "urn:tidegate:problem:unavailable", "{}", quota.body);
+            assert_eq!(quota.header("retry-after"), "1");
+            postgres.restart().expect("PostgreSQL again");
+            Admin::of(&node).await;
+            let served = async || (ask("GET", "/admin/v1/quotas/alice").await.status != 503).then_some(());
+            until("the API is there", served).await;
+        }
+    }
+}

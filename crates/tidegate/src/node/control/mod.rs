@@ -18,7 +18,7 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use axum::Router;
 use axum::body::Body;
-use http::{Request, Response, StatusCode};
+use http::{Request, Response};
 use hyper::body::Incoming;
 use tidegate_clock::Clock;
 use tidegate_config::{
@@ -26,7 +26,7 @@ use tidegate_config::{
 };
 use tidegate_control::api::auth::bootstrap;
 use tidegate_control::api::{self, Api, ApiOptions};
-use tidegate_control::{AuditSink, ControlStore, Error, Follow, LastGood, Options, SinkProgress, SinkTo};
+use tidegate_control::{AuditSink, ControlStore, Follow, LastGood, Options, SinkProgress, SinkTo};
 use tidegate_core::Quotas;
 use tidegate_counters::Store;
 use tidegate_server::rls::Beside;
@@ -250,7 +250,7 @@ impl Plan {
             if let Some(work) = work {
                 spawn_local(work.run(router.clone()));
             }
-            Serving { served: router.clone(), status: status.clone() }
+            Serving { served: router.clone(), before: api::before(), status: status.clone() }
         })?);
         if let Some(door) = self.door {
             runtime.spawn(door.listener.accept(door.entrance, cores.clone(), cores.phases()));
@@ -346,6 +346,8 @@ fn show(token: &str, at_us: u64, json: bool) {
 /// The API, once it is there.
 struct Serving {
     served: Served,
+    /// What answers until then.
+    before: Router,
     status: Arc<ControlStatus>,
 }
 
@@ -363,28 +365,17 @@ impl Serve for Serving {
         peer: Option<SocketAddr>,
         request: Request<Incoming>,
     ) -> Response<Body> {
-        let Some(router) = self.served.load_full() else {
-            self.status.answered(StatusCode::SERVICE_UNAVAILABLE.as_u16());
-            return unavailable();
-        };
+        let served = self.served.load_full();
+        let mut router = served.as_deref().unwrap_or(&self.before).clone();
         let mut request = request.map(Body::new);
         if let Some(peer) = peer {
             request.extensions_mut().insert(api::Peer(peer.ip()));
         }
-        let answered: Result<_, Infallible> = Router::clone(&router).call(request).await;
-        answered.unwrap_or_else(|never| match never {})
+        let answered: Result<_, Infallible> = router.call(request).await;
+        let response = answered.unwrap_or_else(|never| match never {});
+        if served.is_none() {
+            self.status.answered(response.status().as_u16()); // The API tells its own.
+        }
+        response
     }
-}
-
-fn unavailable() -> Response<Body> {
-    let error = Error::Unavailable { why: "it has not been opened yet".into() };
-    let body = serde_json::json!({
-        "type": "about:blank", "title": "Service Unavailable", "status": 503, "detail": error.to_string(),
-    });
-    let mut response = Response::new(Body::from(body.to_string()));
-    *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
-    let headers = response.headers_mut();
-    headers.insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("application/problem+json"));
-    headers.insert(http::header::RETRY_AFTER, http::HeaderValue::from_static("1"));
-    response
 }
