@@ -124,3 +124,26 @@ fn create(file: &Path) -> std::io::Result<()> {
     OpenOptions::new().create(true).append(true).mode(0o600).open(file)?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn setting(pool: &Pool<Db>, name: &str) -> String {
+        let query = format!("SELECT CAST({name} AS TEXT) FROM pragma_{name}");
+        sqlx::query_scalar(sqlx::AssertSqlSafe(query)).fetch_one(pool).await.expect("a setting")
+    }
+
+    /// What is acknowledged is on the disk, and whoever reads does not wait for whoever writes.
+    #[tokio::test]
+    async fn every_connection_writes_ahead_and_waits_for_the_disk() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("db");
+        let (database, _) = Database::open(&file, &Options::sqlite(&file)).await.expect("a database");
+        const FULL: &str = "2";
+        for pool in [&database.writer, &database.reader] {
+            assert_eq!(setting(pool, "journal_mode").await, "wal");
+            assert_eq!(setting(pool, "synchronous").await, FULL);
+        }
+    }
+}

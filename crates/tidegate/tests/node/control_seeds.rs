@@ -232,6 +232,23 @@ async fn tells_usage(kept: Kept) {
     });
     let put = admin.call("PUT", "/admin/v1/quotas/abc123", &quota.to_string()).await;
     assert_eq!(put.status, 200, "{}", put.body);
+    let got = admin.call("GET", "/admin/v1/quotas/abc123", "").await.json();
+    assert_eq!(got, put.json());
+    for (name, expected) in [
+        ("api_key", json!("abc123")),
+        ("tier", json!("enterprise")),
+        (
+            "quotas",
+            json!({
+                "default": { "requests_per_unit": 5000, "unit": "minute" },
+                "overrides": [{ "descriptor": "endpoint:POST /api/v1/orders", "requests_per_unit": 500, "unit": "minute" }],
+            }),
+        ),
+        ("effective_at", json!("2025-02-01T00:00:00Z")),
+    ] {
+        assert_eq!(got[name], expected, "{name} in {got:#}");
+    }
+    assert!(got["updated_at"].as_str().is_some_and(|at| at.parse::<Timestamp>().is_ok()), "{got:#}");
     for (id, algorithm) in [
         ("log", "sliding_window_log"),
         ("counter", "sliding_window_counter"),
