@@ -215,6 +215,9 @@ impl<S: Sink> Follow<S> {
             self.take(store, &changes.changes, (last.seq, last.hash)).await?;
         }
         self.sink.heard();
+        if let Some(file) = &mut self.last_good {
+            file.tidy_up();
+        }
         self.keep_again(store).await;
         Ok(())
     }
@@ -326,9 +329,6 @@ impl<S: Sink> Follow<S> {
         }
         (self.revision, self.hash) = known;
         self.sink.is_at(self.revision);
-        if let Some(file) = &mut self.last_good {
-            file.tidy_up();
-        }
         Ok(())
     }
 

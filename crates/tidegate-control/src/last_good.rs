@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufRead as _, BufReader, BufWriter, Write as _};
+use std::io::{self, BufRead as _, BufReader, BufWriter, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ use crate::store::hex;
 /// The form of the file, by which programs of the version before know that they do not understand it; and the oldest that is read here.
 const FORMAT: u32 = 2;
 const FORMAT_MIN: u32 = 1;
-/// So many lines may be old before the file is written anew.
+/// So many lines may be old before the file is written anew, and as many as are not: a large file is not written for a few.
 const OLD_MAX: u64 = 10_000;
 /// A line that is longer is none of ours.
 const LINE_BYTES_MAX: usize = 8 << 20;
@@ -92,21 +92,46 @@ pub struct LastGood {
     /// Whose it is: what another database said is not ours.
     of: String,
     out: Option<BufWriter<File>>,
-    /// Lines that were added since it was written whole.
+    /// Lines that were added since it was written whole, and lines that it had then.
     added: u64,
+    live: u64,
+    /// While one without what is old is written.
+    tidying: Option<Tidying>,
     /// It could not be written, and that was said.
     broken: bool,
 }
 
+/// A thread that writes the file anew.
+#[derive(Debug)]
+struct Tidying {
+    thread: std::thread::JoinHandle<io::Result<Tidied>>,
+    /// There is a new file already, or none.
+    is_void: bool,
+    /// What had been added when it began.
+    added: u64,
+}
+
+/// The file without what was old in it.
+#[derive(Debug)]
+struct Tidied {
+    file: Rewrite,
+    live: u64,
+    /// Up to where it was read: what stands behind was added later.
+    whole_bytes: u64,
+}
+
 /// A new file, that takes the other's place when it is whole.
+#[derive(Debug)]
 pub(crate) struct Rewrite {
     out: BufWriter<File>,
     part: Part,
     failed: Option<io::Error>,
     known: Known,
+    lines: u64,
 }
 
 /// Where a new file is until it is whole. If it never is, it goes away: on a full disk it would take the room that others wait for.
+#[derive(Debug)]
 struct Part(PathBuf);
 
 impl Drop for Part {
@@ -118,7 +143,7 @@ impl Drop for Part {
 impl LastGood {
     /// The file of a database that is called so.
     pub fn new(path: impl Into<PathBuf>, of: impl Into<String>) -> Self {
-        Self { path: path.into(), of: of.into(), out: None, added: 0, broken: false }
+        Self { path: path.into(), of: of.into(), out: None, added: 0, live: 0, tidying: None, broken: false }
     }
 
     /// Shows all lines to `tell`, in order, up to the last whole revision, which comes back; none where there is no file of this database.
@@ -129,7 +154,7 @@ impl LastGood {
         let file = OpenOptions::new().append(true).open(&self.path)?;
         file.set_len(whole_bytes)?;
         self.out = Some(BufWriter::new(file));
-        self.added = lines.saturating_sub(live);
+        (self.added, self.live) = (lines.saturating_sub(live), live);
         Ok(Some(known))
     }
 
@@ -158,17 +183,63 @@ impl LastGood {
         self.tell_broken(written);
     }
 
-    /// Writes the file anew if much of it is old. That takes a while where it is large: nobody should wait for it.
+    /// Has the file written anew once much of it is old. That takes a while where it is large, so it is done on a thread of its own, and
+    /// a later call puts the new file in the place of the old one. To be called when all that was added belongs to a whole revision.
     pub(crate) fn tidy_up(&mut self) {
-        if self.out.is_some() && self.added > OLD_MAX {
-            let compacted = self.compact();
-            self.tell_broken(compacted);
+        match &self.tidying {
+            Some(tidying) if tidying.thread.is_finished() => {}
+            Some(_) => return,
+            None if self.out.is_some() && self.added > self.live.max(OLD_MAX) => return self.begin_to_tidy(),
+            None => return,
+        }
+        let Some(Tidying { thread, is_void, added }) = self.tidying.take() else { return };
+        let tidied = thread.join().unwrap_or_else(|_| Err(io::Error::other("its thread broke")));
+        if is_void {
+            return; // Another has taken the old one's place meanwhile.
+        }
+        // Where there is no room for two files, this one is as good as before: it goes on, and it is tried again when as much has come.
+        self.added -= added.min(self.added);
+        if let Err(error) = tidied.and_then(|tidied| self.put(tidied)) {
+            let file = self.path.display();
+            tracing::warn!(%error, %file, "what is old in it cannot be left out: it grows until there is room for a new one");
+        }
+    }
+
+    fn begin_to_tidy(&mut self) {
+        let (path, of, added) = (self.path.clone(), self.of.clone(), self.added);
+        let thread =
+            std::thread::Builder::new().name("last-good".into()).spawn(move || Tidied::new(&path, &of));
+        match thread {
+            Ok(thread) => self.tidying = Some(Tidying { thread, is_void: false, added }),
+            Err(error) => {
+                tracing::debug!(%error, "no thread for what is old in the last-good file: another time")
+            }
+        }
+    }
+
+    /// Puts a tidied file in the place of this one, with what was added to this one meanwhile.
+    fn put(&mut self, tidied: Tidied) -> io::Result<()> {
+        let Tidied { mut file, live, whole_bytes } = tidied;
+        if let Some(out) = &mut self.out {
+            out.flush()?;
+        }
+        let mut old = File::open(&self.path)?;
+        old.seek(io::SeekFrom::Start(whole_bytes))?;
+        io::copy(&mut old, &mut file.out)?;
+        (self.out, self.live) = (Some(file.put(&self.path)?), live);
+        Ok(())
+    }
+
+    /// A file that is being tidied is not this one any more.
+    fn give_up_tidying(&mut self) {
+        if let Some(tidying) = &mut self.tidying {
+            tidying.is_void = true;
         }
     }
 
     /// Begins a new file, of everything at a revision. None where there is no room for one.
     pub(crate) fn rewrite(&mut self, known: Known) -> Option<Rewrite> {
-        match Rewrite::new(&self.path, &self.of, known) {
+        match Rewrite::new(self.path.with_extension("part"), &self.of, known) {
             Ok(rewrite) => Some(rewrite),
             Err(error) => {
                 self.tell_broken(Err(error));
@@ -179,9 +250,11 @@ impl LastGood {
 
     /// Puts a new file in the place of the old one.
     pub(crate) fn replace(&mut self, rewrite: Rewrite) {
+        let lines = rewrite.lines;
         match rewrite.finish(&self.path) {
             Ok(out) => {
-                (self.out, self.added) = (Some(out), 0);
+                self.give_up_tidying();
+                (self.out, self.added, self.live) = (Some(out), 0, lines);
                 let _ = fs::remove_file(self.aside()); // Mostly there is none; and the new one is read first.
                 if std::mem::replace(&mut self.broken, false) {
                     let file = self.path.display();
@@ -192,31 +265,11 @@ impl LastGood {
         }
     }
 
-    /// Writes the file anew, without what is old in it.
-    fn compact(&mut self) -> io::Result<()> {
-        let mut lines: HashMap<About, Line> = HashMap::new();
-        let read = read(&self.path, &self.of, |line| drop(lines.insert(line.about(), line)))?;
-        let Some(Read { known, .. }) = read else { return Err(io::Error::other("it is gone")) };
-        let rewritten = Rewrite::new(&self.path, &self.of, known).and_then(|mut rewrite| {
-            lines.values().filter(|line| !line.is_gone()).for_each(|line| rewrite.add(line));
-            rewrite.finish(&self.path)
-        });
-        // Where there is no room for two files, this one is as good as before: it goes on, and it is tried again when as much has come.
-        self.added = 0;
-        match rewritten {
-            Ok(out) => self.out = Some(out),
-            Err(error) => {
-                let file = self.path.display();
-                tracing::warn!(%error, %file, "what is old in it cannot be left out: it grows until there is room for a new one");
-            }
-        }
-        Ok(())
-    }
-
     /// Says once that the file cannot be written; a start without the database would know less. Nothing else suffers.
     fn tell_broken(&mut self, written: io::Result<()>) {
         if let Err(error) = written {
             self.out = None;
+            self.give_up_tidying();
             // From now on the node knows more than the file. What is in it is still better than the rules alone, and so it is not removed;
             // but no node should be ready by it, as if it were all. A mark inside would need room: another name needs none.
             let _ = fs::rename(&self.path, self.aside());
@@ -235,8 +288,8 @@ impl LastGood {
 }
 
 impl Rewrite {
-    fn new(path: &Path, of: &str, known: Known) -> io::Result<Self> {
-        let part = Part(path.with_extension("part"));
+    fn new(part: PathBuf, of: &str, known: Known) -> io::Result<Self> {
+        let part = Part(part);
         let mut options = OpenOptions::new();
         options.create(true).truncate(true).write(true);
         #[cfg(unix)]
@@ -244,11 +297,12 @@ impl Rewrite {
         let mut out = BufWriter::new(options.open(&part.0)?);
         write_line(&mut out, &Mark::File { format: FORMAT, of: of.to_owned() })?;
         out.flush()?; // A disk that is full says so here, before anybody reads a whole database for it.
-        Ok(Self { out, part, failed: None, known })
+        Ok(Self { out, part, failed: None, known, lines: 0 })
     }
 
     pub(crate) fn add(&mut self, line: &Line) {
         if self.failed.is_none() {
+            self.lines += 1;
             self.failed = write_line(&mut self.out, line).err();
         }
     }
@@ -259,14 +313,38 @@ impl Rewrite {
     }
 
     fn finish(mut self, path: &Path) -> io::Result<BufWriter<File>> {
-        if let Some(error) = self.failed {
+        self.end()?;
+        self.put(path)
+    }
+
+    /// All of it is there, and on the disk.
+    fn end(&mut self) -> io::Result<()> {
+        if let Some(error) = self.failed.take() {
             return Err(error);
         }
         write_line(&mut self.out, &Mark::at(self.known))?;
         self.out.flush()?;
-        self.out.get_ref().sync_all()?;
+        self.out.get_ref().sync_all()
+    }
+
+    fn put(mut self, path: &Path) -> io::Result<BufWriter<File>> {
+        self.out.flush()?;
         fs::rename(&self.part.0, path)?;
         Ok(self.out)
+    }
+}
+
+impl Tidied {
+    fn new(path: &Path, of: &str) -> io::Result<Self> {
+        let mut lines: HashMap<About, Line> = HashMap::new();
+        let read = read(path, of, |line| drop(lines.insert(line.about(), line)))?;
+        let Some(Read { known, whole_bytes, .. }) = read else { return Err(io::Error::other("it is gone")) };
+        // By a name of its own: one of everything may be written at the same time.
+        let mut file = Rewrite::new(path.with_extension("tidy"), of, known)?;
+        lines.values().filter(|line| !line.is_gone()).for_each(|line| file.add(line));
+        file.end()?;
+        let live = file.lines;
+        Ok(Self { file, live, whole_bytes })
     }
 }
 
@@ -431,6 +509,15 @@ mod tests {
         assert!(LastGood::new(&path, "db").read(|_| ()).is_err(), "another form");
     }
 
+    /// Until it is done, if there is something to do.
+    fn tidy(file: &mut LastGood) {
+        file.tidy_up();
+        while file.tidying.is_some() {
+            std::thread::yield_now();
+            file.tidy_up();
+        }
+    }
+
     #[test]
     fn what_is_old_is_left_out_when_there_is_much_of_it() {
         let folder = tempfile::tempdir().expect("a folder");
@@ -442,7 +529,7 @@ mod tests {
         }
         file.add(&Line::NoQuota("b".into()));
         file.end_of(head(6 + OLD_MAX + 1));
-        file.tidy_up();
+        tidy(&mut file);
         drop(file);
         assert!(fs::metadata(&path).expect("the file").len() < 2_000);
         let expected = HashMap::from([("a".to_owned(), quota("a", &format!("t{OLD_MAX}")))]);
@@ -450,16 +537,80 @@ mod tests {
     }
 
     #[test]
+    fn a_large_file_is_not_written_anew_for_a_few_lines_of_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("last");
+        let mut file = LastGood::new(&path, "db");
+        let mut rewrite = file.rewrite(head(5)).expect("a file");
+        (0..2 * OLD_MAX).for_each(|key| rewrite.add(&quota(&key.to_string(), "free")));
+        file.replace(rewrite);
+        let add = |file: &mut LastGood, count: u64| {
+            (0..count).for_each(|_| file.add(&quota("0", "pro")));
+            file.end_of(head(6));
+            file.tidy_up();
+            file.tidying.is_some()
+        };
+        assert!(!add(&mut file, 2 * OLD_MAX));
+        drop(file);
+        let mut file = LastGood::new(&path, "db");
+        file.read(|_| ()).expect("read");
+        assert!(!add(&mut file, 0), "nor by the next run");
+        assert!(add(&mut file, 1));
+        tidy(&mut file);
+        assert!(!add(&mut file, 2 * OLD_MAX));
+        assert!(add(&mut file, 1));
+    }
+
+    #[test]
+    fn what_comes_while_the_file_is_written_anew_is_in_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("last");
+        for is_replaced in [false, true] {
+            let mut file = begin(&path);
+            (0..=OLD_MAX).for_each(|at| file.add(&quota("a", &format!("t{at}"))));
+            file.end_of(head(6));
+            file.tidy_up();
+            let is_read = |file: &LastGood| file.tidying.as_ref().map(|tidying| tidying.thread.is_finished());
+            assert!(is_read(&file).is_some(), "nobody waits for it");
+            while is_read(&file) == Some(false) {
+                std::thread::yield_now();
+            }
+            if is_replaced {
+                let mut rewrite = file.rewrite(head(7)).expect("a file");
+                rewrite.add(&quota("b", "new"));
+                file.replace(rewrite);
+            }
+            file.add(&quota("c", "came"));
+            file.end_of(head(8));
+            tidy(&mut file);
+            file.add(&quota("d", "came later"));
+            file.end_of(head(9));
+            drop(file);
+            let (revision, lines) = lines(&path);
+            let mut tiers: Vec<_> = lines.into_values().collect();
+            tiers.sort_by_key(|line| format!("{line:?}"));
+            let old = quota("a", &format!("t{OLD_MAX}"));
+            let expected = match is_replaced {
+                false => vec![old, quota("b", "free"), quota("c", "came"), quota("d", "came later")],
+                true => vec![quota("b", "new"), quota("c", "came"), quota("d", "came later")],
+            };
+            assert_eq!((revision, tiers), (Some(9), expected));
+            assert!(fs::metadata(&path).expect("the file").len() < 2_000);
+            assert!(!path.with_extension("tidy").exists());
+        }
+    }
+
+    #[test]
     fn without_room_for_two_the_file_goes_on() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("last");
         let mut file = begin(&path);
-        fs::create_dir(path.with_extension("part")).expect("what is in the way of a new one");
+        fs::create_dir(path.with_extension("tidy")).expect("what is in the way of a new one");
         for at in 0..=OLD_MAX {
             file.add(&quota("a", &format!("t{at}")));
         }
         file.end_of(head(6));
-        file.tidy_up();
+        tidy(&mut file);
         assert!(!file.is_broken());
         file.add(&quota("a", "last"));
         file.end_of(head(7));
