@@ -216,7 +216,7 @@ async fn edit_token(
     number: u32,
     last: &mut Option<(String, u32)>,
 ) -> Done {
-    if let Some((id, number)) = last.take_if(|_| number % 3 == 0) {
+    if let Some((id, number)) = last.take_if(|_| number.is_multiple_of(3)) {
         store.revoke_token(&alice(), &id).await?;
         return Ok(vec![format!("revoke {number} token {id}")]);
     }
