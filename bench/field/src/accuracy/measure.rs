@@ -1,5 +1,6 @@
 //! Everybody in turn, with the same keys and the same limit.
 
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -14,8 +15,9 @@ use tidegate_bench_common::store::Store;
 use tidegate_bench_common::windows::{Admission, at_least, at_most};
 use tidegate_bench_common::witness::{self, Seen, Until};
 use tidegate_clock::{Clock, Stopwatch};
+use tidegate_core::{Limit, Micros};
 
-use super::results::{Admitted, Missing, Results, Row};
+use super::results::{Admitted, FAILED_PERCENT_MAX, Missing, Results, Row};
 use crate::peers::{self, Install, Peer, Rule, Site};
 use crate::plan::{self, Extent};
 use crate::subject::Subject;
@@ -80,37 +82,51 @@ fn one(
     let site = Site { program: &PathBuf::new(), cores, store, keys: 1_000 };
     let once = plan::Plan { starts: 1, ..plan::Plan::of(extent) };
     let (subject, found) = Subject::start(peer, &once, plan.install, &site)?;
-    let asker = Asker { peer, process: &subject.process };
+    let asker = Asker { peer, process: &subject.process, failed: Cell::new(0) };
     let steady = asker.steady(plan.steady)?;
     let mut edges = Vec::new();
     for number in 0..plan.edges {
         edges.push(asker.edge(number)?);
     }
+    let is_ours = peer.word().starts_with("tidegate");
+    let bound = if is_ours { Some(bound()?) } else { None };
     Ok(Row {
         word: peer.word().into(),
         title: peer.title().into(),
         version: found.version,
         algorithm: peer.algorithm().into(),
-        is_ours: peer.word().starts_with("tidegate"),
-        promised: promised(peer.algorithm()),
+        is_ours,
+        promised: promised(peer.algorithm(), bound),
+        bound,
+        command: Some(found.command),
+        failed: Some(asker.failed.get()),
         steady,
         edges,
     })
 }
 
-/// What an algorithm may admit in a window at most, as a multiple of the limit, where its burst is the limit too.
-fn promised(algorithm: &str) -> Option<f64> {
-    let has = |word: &str| algorithm.to_lowercase().contains(word);
-    if has("sliding window") {
-        // Ours says it with every answer: 48 of 1000 (docs/algorithms.md).
-        return Some(1.048);
+/// By how many units the default algorithm may be off at worst for the limit that everybody has.
+fn bound() -> Result<u32, String> {
+    let window = Micros::from_secs(Rule::Tight.seconds().into());
+    let limit = Limit::sliding_window(Rule::Tight.amount().into(), window);
+    limit.map(|limit| limit.bound_max().over).map_err(|error| format!("no such limit: {error}"))
+}
+
+/// What an algorithm may admit in a window at most, as a multiple of the limit, where its burst is the limit too. Ours says itself by how
+/// much it may be off.
+fn promised(algorithm: &str, bound: Option<u32>) -> Option<f64> {
+    if let Some(bound) = bound {
+        return Some(1.0 + f64::from(bound) / f64::from(Rule::Tight.amount()));
     }
+    let has = |word: &str| algorithm.to_lowercase().contains(word);
     ["fixed window", "bucket", "gcra"].iter().any(|word| has(word)).then_some(2.0)
 }
 
 struct Asker<'a> {
     peer: &'a dyn Peer,
     process: &'a Process,
+    /// Calls that failed so far.
+    failed: Cell<u64>,
 }
 
 impl Asker<'_> {
@@ -152,8 +168,7 @@ impl Asker<'_> {
     fn ask(&self, requests: &Requests, watch: &Stopwatch, until: Duration) -> Result<Vec<Seen>, Trouble> {
         let seen = self.watched(requests, self.load(), watch, Until::time(until))?;
         let tally = witness::tally(&seen);
-        // A busy machine may be too slow for somebody's deadline; who fails more often than that is not counting.
-        if tally.failed * 100 > tally.calls() || tally.degraded > 0 {
+        if tally.failed * 100 > tally.calls() * FAILED_PERCENT_MAX || tally.degraded > 0 {
             return Err(Trouble::Work(format!("{tally}: nothing to compare")));
         }
         Ok(seen)
@@ -174,7 +189,9 @@ impl Asker<'_> {
     ) -> Result<Vec<Seen>, Trouble> {
         let used = || Ok(Used::default());
         let calls = Calls { address: self.process.address, requests, first: 0, used: &used };
-        accounted(self.process.metrics, || witness::watch(&calls, load, watch, until))
+        let seen = accounted(self.process.metrics, || witness::watch(&calls, load, watch, until))?;
+        self.failed.set(self.failed.get() + witness::tally(&seen).failed);
+        Ok(seen)
     }
 }
 
@@ -203,15 +220,19 @@ mod tests {
 
     #[test]
     fn what_an_algorithm_promises_is_known() {
-        for (algorithm, most) in [
-            ("sliding window (the default)", Some(1.048)),
-            ("fixed window", Some(2.0)),
-            ("GCRA, burst of the limit", Some(2.0)),
-            ("leaky bucket", Some(2.0)),
-            ("who knows", None),
+        for (algorithm, bound, most) in [
+            ("sliding window (the default)", Some(48), Some(1.048)),
+            ("sliding window (the default)", Some(0), Some(1.0)),
+            ("fixed window", None, Some(2.0)),
+            ("GCRA, burst of the limit", None, Some(2.0)),
+            ("leaky bucket", None, Some(2.0)),
+            ("sliding window of somebody", None, None),
+            ("who knows", None, None),
         ] {
-            assert_eq!(promised(algorithm), most, "{algorithm}");
+            assert_eq!(promised(algorithm, bound), most, "{algorithm}");
         }
+        // As docs/algorithms.md has it of a limit of 1000.
+        assert_eq!(bound(), Ok(48));
     }
 
     #[test]

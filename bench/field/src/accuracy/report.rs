@@ -1,6 +1,6 @@
 //! Markdown from the raw numbers. Pure, so that a test can make the published page again.
 
-use super::results::{Admitted, Results, Row};
+use super::results::{Admitted, FAILED_PERCENT_MAX, Results, Row};
 
 /// Some admit the call that fills their burst beside it; nobody is accused of one in a thousand.
 const ROUNDING: f64 = 0.002;
@@ -26,7 +26,7 @@ pub(crate) fn markdown(results: &Results) -> String {
         let reason = missing.reason.lines().next().unwrap_or_default();
         page += &format!("\n**Missing: {}** ({reason}).\n", missing.title);
     }
-    page + &how(results)
+    page + &how(results) + &commands(results)
 }
 
 fn line(results: &Results, row: &Row) -> String {
@@ -80,15 +80,52 @@ fn how(results: &Results) -> String {
          fixed window admits its limit\n  \
          before the edge and again after it; a bucket or GCRA with a burst of the limit admits that burst, and \
          what flows back meanwhile:\n  \
-         both up to twice the limit. The node's sliding window says itself, with every answer, how far it may be off: here by 48 units\n  \
+         both up to twice the limit. The node's sliding window says itself, with every answer, how far it may be off{}\n  \
          (`docs/algorithms.md`).\n\
          - These are counts and no speeds, but a machine that is busy with other work makes fewer calls (*asked ÷ \
          limit*) and leaves more of\n  \
          them under way, so that what is certain and what is possible lie further apart.\n\
          - *Admitted ÷ limit × time* says whether somebody refuses what the limit allows: 1 is exact, a first \
-         window or a burst adds to it.\n",
+         window or a burst adds to it.\n\
+         - *Failed calls*: up to {FAILED_PERCENT_MAX} % of somebody's calls may fail, since a busy machine may be too slow for \
+         somebody's deadline; they\n  \
+         are asked and not admitted{}.\n",
         results.window_s,
+        bound(results),
+        failed(results),
     )
+}
+
+/// The worst that ours can say, by the numbers.
+fn bound(results: &Results) -> String {
+    match results.rows.iter().find_map(|row| row.bound) {
+        Some(bound) => format!(", for this limit by {bound} units at worst"),
+        None => String::new(),
+    }
+}
+
+/// Whose calls failed, where that was counted.
+fn failed(results: &Results) -> String {
+    let counted: Vec<(&Row, u64)> = results.rows.iter().filter_map(|row| Some((row, row.failed?))).collect();
+    let told = counted.iter().filter(|(_, failed)| *failed > 0).map(|(row, failed)| {
+        let asked: u64 = row.steady.iter().chain(&row.edges).map(|it| it.asked).sum();
+        format!("{failed} of {asked} ({})", row.title)
+    });
+    match (counted.is_empty(), told.collect::<Vec<_>>().join(", ")) {
+        (true, _) => String::new(),
+        (false, told) if told.is_empty() => ". In this run none did".into(),
+        (false, told) => format!(". In this run: {told}"),
+    }
+}
+
+fn commands(results: &Results) -> String {
+    let rows = results.rows.iter().filter_map(|row| Some((row, row.command.as_ref()?)));
+    let rows = rows.map(|(row, command)| format!("| {} | {} | `{command}` |\n", row.title, row.version));
+    let rows: String = rows.collect();
+    match rows.is_empty() {
+        true => String::new(),
+        false => format!("\n## How each was started\n\n| | version | command |\n|---|---|---|\n{rows}"),
+    }
 }
 
 #[cfg(test)]
@@ -122,6 +159,9 @@ mod tests {
             algorithm: "fixed window".into(),
             is_ours: false,
             promised: Some(2.0),
+            bound: None,
+            command: None,
+            failed: None,
             steady: vec![admitted(1_000, 1_010), admitted(1_500, 1_600)],
             edges: vec![],
         };
@@ -138,8 +178,23 @@ mod tests {
         let text = markdown(&results);
         let line = "| Somebody 1.0 | fixed window | 2.000 | **1.500** (≤ 1.600) | - | 1.000 | 10.0 |";
         assert!(text.contains(line), "{text}");
+        assert!(text.ends_with("they\n  are asked and not admitted.\n"), "older numbers: {text}");
         row.promised = Some(1.048);
-        results.rows = vec![row];
-        assert!(markdown(&results).contains("**1.500** **more than such may** (≤ 1.600)"));
+        (row.bound, row.failed, row.command) = (Some(48), Some(0), Some("some --word".into()));
+        results.rows = vec![row.clone()];
+        let page = markdown(&results);
+        for told in [
+            "**1.500** **more than such may** (≤ 1.600)",
+            "how far it may be off, for this limit by 48 units at worst\n",
+            "up to 1 % of somebody's calls may fail",
+            ". In this run none did.",
+            "| Somebody | 1.0 | `some --word` |",
+        ] {
+            assert!(page.contains(told), "{told} in {page}");
+        }
+        results.rows[0].failed = Some(7);
+        assert!(markdown(&results).contains(". In this run: 7 of 40000 (Somebody)."));
+        let again: Results = serde_json::from_str(&results.json().expect("JSON")).expect("numbers");
+        assert_eq!(markdown(&again), markdown(&results));
     }
 }

@@ -5,6 +5,9 @@ use tidegate_bench_common::results::rows;
 
 use crate::plan::Extent;
 
+/// Of a hundred calls of somebody so many may fail: a busy machine may be too slow for a deadline. Who fails more often is not counting.
+pub(crate) const FAILED_PERCENT_MAX: u64 = 1;
+
 /// A whole run.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Results {
@@ -45,6 +48,15 @@ pub(crate) struct Row {
     pub(crate) is_ours: bool,
     /// What it may admit in a window, as a multiple of the limit, by what it says it counts by.
     pub(crate) promised: Option<f64>,
+    /// By how many units the window of ours may be off at worst, as the core says of this limit. Older numbers have none of these three.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) bound: Option<u32>,
+    /// How it was started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) command: Option<String>,
+    /// Calls that failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) failed: Option<u64>,
     /// Far above the limit without a pause: each key.
     pub(crate) steady: Vec<Admitted>,
     /// A burst around the end of a window: each time.
