@@ -50,6 +50,7 @@ mod json; // what is only handed on
 mod rules; // rule files: documents to drafts
 mod graft; // rules that were written one by one
 mod load; // files and folders to all rules
+mod fit; // those that were written one by one, as far as they go together with the files
 mod rule_tests; // files of rule tests: documents to what is asked and expected
 mod settings; // flags, environment, file and defaults to settings
 mod drop_in; // the variables of envoyproxy/ratelimit to settings
@@ -68,7 +69,7 @@ pub use drop_in::{
 pub use fields::{Field, Kind, Origin, Place, Status, Word, reachable};
 pub use json::json;
 pub use live::{Following, LiveRules};
-pub use load::{Loaded, RuleFiles, load, load_texts};
+pub use load::{LeftOut, Loaded, RuleFiles, load, load_texts};
 pub use near::nearest;
 pub use reader::{Map, Names, Reader, Spanned, Value, Values};
 pub use reference::reference;

@@ -1,5 +1,5 @@
 //! The book that is in force, and how it is replaced while requests are decided: loaded and compiled aside, then swapped by one pointer.
-//! Rules with an error in them change nothing.
+//! Files with an error in them change nothing; of rules that are grafted onto them, one with an error keeps no other away.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -11,7 +11,8 @@ use signal_hook::consts::SIGHUP;
 use signal_hook::iterator::{Handle, Signals};
 use tidegate_core::{Book, DomainDraft, RuleState, Secret};
 
-use crate::load::{Fingerprint, Loaded, RuleFiles, load_marked};
+use crate::fit::{Fit, Texts, fit, mark_new};
+use crate::load::{FileTexts, Fingerprint, LeftOut, Loaded, RuleFiles, load_again, load_marked};
 use crate::watch::Watch;
 
 /// Rules that can be loaded again. What is in force is made of the book, `T`: the book alone, or with what somebody keeps beside it.
@@ -24,14 +25,20 @@ pub struct LiveRules<T = Book> {
     loads: AtomicU64,
     failures: AtomicU64,
     last_failed: AtomicBool,
+    /// Which of the texts to be grafted are not in force.
+    left_out: ArcSwap<Vec<LeftOut>>,
 }
 
 /// What the last load left behind.
 struct Last {
     /// The texts that were loaded beside the files.
     texts: Texts,
-    /// Those that were grafted onto them.
-    added: Texts,
+    /// What the files said that are in force: by now they may be broken.
+    said: FileTexts,
+    /// Those that are to be grafted onto them. What cannot be now is tried with every load: a file may be repaired.
+    wanted: Texts,
+    /// Those that are.
+    grafted: Texts,
     /// What the files looked like.
     seen: Fingerprint,
     /// What keys are hashed under.
@@ -47,9 +54,6 @@ impl Last {
         if self.states.is_empty() { book } else { book.with_states(&self.states) }
     }
 }
-
-/// Texts by name.
-type Texts = Vec<(String, Arc<str>)>;
 
 /// Makes what is in force of a new book, and of what was in force before.
 type Make<T> = dyn Fn(Book, Option<&T>) -> T + Send + Sync;
@@ -68,12 +72,12 @@ impl<T: Send + Sync + 'static> LiveRules<T> {
         secret: Secret,
         make: impl Fn(Book, Option<&T>) -> T + Send + Sync + 'static,
     ) -> Result<(Arc<Self>, Loaded), Box<Loaded>> {
-        let (mut loaded, seen) = load_marked(&files);
-        if !loaded.is_valid() {
-            return Err(Box::new(loaded));
-        }
+        let (mut loaded, seen, said) = load_marked(&files);
+        let Some(said) = said.filter(|_| loaded.is_valid()) else { return Err(Box::new(loaded)) };
         let book = Book::new(std::mem::take(&mut loaded.domains), secret);
-        let live = Self::new(files, seen, secret, book, make);
+        let mut live = Self::new(files, secret, book, make);
+        let last = live.loading.get_mut().unwrap_or_else(PoisonError::into_inner);
+        (last.seen, last.said, last.grafted) = (seen, said, last.wanted.clone());
         live.loads.store(1, Ordering::Relaxed);
         Ok((Arc::new(live), loaded))
     }
@@ -86,7 +90,7 @@ impl<T: Send + Sync + 'static> LiveRules<T> {
         make: impl Fn(Book, Option<&T>) -> T + Send + Sync + 'static,
     ) -> Arc<Self> {
         let files = RuleFiles { paths: Vec::new(), texts: Vec::new(), ..files };
-        Arc::new(Self::new(files, Fingerprint::new(), secret, Book::new(Vec::new(), secret), make))
+        Arc::new(Self::new(files, secret, Book::new(Vec::new(), secret), make))
     }
 
     /// The same, whose files are loaded later.
@@ -95,25 +99,33 @@ impl<T: Send + Sync + 'static> LiveRules<T> {
         secret: Secret,
         make: impl Fn(Book, Option<&T>) -> T + Send + Sync + 'static,
     ) -> Arc<Self> {
-        Arc::new(Self::new(files, Fingerprint::new(), secret, Book::new(Vec::new(), secret), make))
+        Arc::new(Self::new(files, secret, Book::new(Vec::new(), secret), make))
     }
 
     fn new(
         mut files: RuleFiles,
-        seen: Fingerprint,
         secret: Secret,
         book: Book,
         make: impl Fn(Book, Option<&T>) -> T + Send + Sync + 'static,
     ) -> Self {
-        let (texts, added) = (std::mem::take(&mut files.texts), std::mem::take(&mut files.added));
+        let last = Last {
+            texts: std::mem::take(&mut files.texts),
+            said: FileTexts::default(),
+            wanted: std::mem::take(&mut files.added),
+            grafted: Texts::new(),
+            seen: Fingerprint::new(),
+            secret,
+            states: HashMap::new(),
+        };
         Self {
             files,
             in_force: ArcSwap::from_pointee(make(book, None)),
             make: Box::new(make),
-            loading: Mutex::new(Last { texts, added, seen, secret, states: HashMap::new() }),
+            loading: Mutex::new(last),
             loads: AtomicU64::new(0),
             failures: AtomicU64::new(0),
             last_failed: AtomicBool::new(false),
+            left_out: ArcSwap::default(),
         }
     }
 
@@ -124,57 +136,100 @@ impl<T: Send + Sync + 'static> LiveRules<T> {
     }
 
     /// Loads the rules again and, if there is no error in them, puts them in force. Counters are found by the rules' ids, so they go on
-    /// where those stay the same.
+    /// where those stay the same. Of what is to be grafted, what could not be before may be left out again; with files that do not go
+    /// together with what is in force of it, all stays.
     pub fn reload(&self) -> Loaded {
         let mut last = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
-        let (texts, added) = (last.texts.clone(), last.added.clone());
-        self.load_with(texts, added, &mut last)
+        let texts = last.texts.clone();
+        self.load_files(texts, &mut last)
     }
 
     /// Loads other texts in place of those before, and the files again. If there is an error in them, the ones before stay, and are what
     /// [`Self::reload`] loads.
     pub fn replace(&self, texts: Vec<(String, Arc<str>)>) -> Loaded {
         let mut last = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
-        let added = last.added.clone();
-        self.load_with(texts, added, &mut last)
+        self.load_files(texts, &mut last)
     }
 
-    /// The same for the texts that are grafted onto all others; none if they are the ones before. Where there are no others yet, they wait
-    /// for those: alone they are not all rules.
+    /// Grafts these texts, in place of those before, onto all others as they are in force; none if they are the ones before. Those that
+    /// do not go together with the others are left out, and tried again with every load. Where there are no others yet, they wait for
+    /// those: alone they are not all rules.
     pub fn replace_added(&self, added: Vec<(String, Arc<str>)>) -> Option<Loaded> {
         let mut last = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
-        if last.added == added {
+        if last.wanted == added {
             return None;
         }
+        let before = std::mem::replace(&mut last.wanted, added);
         if !self.is_loaded() {
-            last.added = added;
             return None;
         }
-        let texts = last.texts.clone();
-        Some(self.load_with(texts, added, &mut last))
+        let files = self.files_with(last.texts.clone(), &last);
+        let fit = fit(&files, &last.said, load_again(&files, &last.said), &last.grafted, false);
+        Some(match fit {
+            Ok(mut fit) => {
+                mark_new(&mut fit.loaded, &before, &last.wanted, &self.left_out.load());
+                self.put_in_force(fit, &mut last)
+            }
+            // What is in force was valid without them, so this is not to be expected.
+            Err(loaded) => {
+                self.failures.fetch_add(1, Ordering::Relaxed);
+                self.last_failed.store(true, Ordering::Relaxed);
+                *loaded
+            }
+        })
     }
 
     /// What would come of [`Self::replace_added`]: loads, and puts nothing in force.
     pub fn try_added(&self, added: Vec<(String, Arc<str>)>) -> Loaded {
         let last = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
-        let files = RuleFiles { texts: last.texts.clone(), added, ..self.files.clone() };
+        let files = RuleFiles { added, ..self.files_with(last.texts.clone(), &last) };
+        let (said, grafted, before) = (last.said.clone(), last.grafted.clone(), last.wanted.clone());
         drop(last);
-        load_marked(&files).0
+        match fit(&files, &said, load_again(&files, &said), &grafted, false) {
+            Ok(mut fit) => {
+                mark_new(&mut fit.loaded, &before, &files.added, &self.left_out.load());
+                fit.loaded
+            }
+            Err(loaded) => *loaded,
+        }
     }
 
-    fn load_with(&self, texts: Texts, added: Texts, last: &mut Last) -> Loaded {
-        let files = RuleFiles { texts, added, ..self.files.clone() };
-        let mut loaded;
-        (loaded, last.seen) = load_marked(&files);
-        if loaded.is_valid() {
-            (last.texts, last.added) = (files.texts, files.added);
-            let book = last.book(std::mem::take(&mut loaded.domains));
-            self.in_force.store(Arc::new((self.make)(book, Some(&self.in_force.load()))));
-            self.loads.fetch_add(1, Ordering::Relaxed);
-        } else {
+    fn files_with(&self, texts: Texts, last: &Last) -> RuleFiles {
+        RuleFiles { texts, added: last.wanted.clone(), ..self.files.clone() }
+    }
+
+    fn load_files(&self, texts: Texts, last: &mut Last) -> Loaded {
+        let files = self.files_with(texts, last);
+        let (loaded, seen, said) = load_marked(&files);
+        last.seen = seen;
+        let fit = match said {
+            Some(said) => fit(&files, &said, loaded, &last.grafted, true).map(|fit| (fit, said)),
+            None => Err(Box::new(loaded)),
+        };
+        self.last_failed.store(fit.is_err(), Ordering::Relaxed);
+        match fit {
+            Ok((mut fit, said)) => {
+                mark_new(&mut fit.loaded, &files.added, &files.added, &self.left_out.load());
+                (last.texts, last.said) = (files.texts, said);
+                self.put_in_force(fit, last)
+            }
+            Err(loaded) => {
+                self.failures.fetch_add(1, Ordering::Relaxed);
+                *loaded
+            }
+        }
+    }
+
+    fn put_in_force(&self, fit: Fit, last: &mut Last) -> Loaded {
+        let Fit { mut loaded, grafted } = fit;
+        last.grafted = grafted;
+        let book = last.book(std::mem::take(&mut loaded.domains));
+        self.left_out.store(Arc::new(loaded.left_out.clone()));
+        self.in_force.store(Arc::new((self.make)(book, Some(&self.in_force.load()))));
+        self.loads.fetch_add(1, Ordering::Relaxed);
+        if !loaded.left_out.is_empty() {
             self.failures.fetch_add(1, Ordering::Relaxed);
         }
-        self.last_failed.store(!loaded.is_valid(), Ordering::Relaxed);
         loaded
     }
 
@@ -226,7 +281,12 @@ impl<T: Send + Sync + 'static> LiveRules<T> {
         (self.loads.load(Ordering::Relaxed), self.failures.load(Ordering::Relaxed))
     }
 
-    /// Had the last load errors, so that what is in force is older than the files?
+    /// Which of the texts that are to be grafted are not in force, and why.
+    pub fn left_out(&self) -> Arc<Vec<LeftOut>> {
+        self.left_out.load_full()
+    }
+
+    /// Had the last load of the files errors, so that what is in force is older than they are?
     pub fn last_load_failed(&self) -> bool {
         self.last_failed.load(Ordering::Relaxed)
     }

@@ -7,6 +7,7 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use serde_json::Value;
 use tidegate_core::DomainDraft;
 
 use crate::codes::Code;
@@ -60,7 +61,31 @@ pub struct Loaded {
     pub report: Report,
     /// The files, to show it.
     pub sources: Sources,
+    /// Which of the texts that were to be grafted are not among them, since they do not go together with the others.
+    pub left_out: Vec<LeftOut>,
 }
+
+/// A text that could not be grafted.
+#[derive(Clone, PartialEq, Debug)]
+pub struct LeftOut {
+    /// Its name.
+    pub name: String,
+    /// What is wrong with it, as [`Report::json`] tells it.
+    pub errors: Vec<Value>,
+    /// Was it not so before, or with another text?
+    pub is_new: bool,
+}
+
+impl LeftOut {
+    /// Why, for people: what is said first.
+    pub fn why(&self) -> &str {
+        let messages = self.errors.iter().filter_map(|error| error["message"].as_str());
+        messages.into_iter().next().unwrap_or("it does not go together with other rules")
+    }
+}
+
+/// What files said, by their names.
+pub(crate) type FileTexts = Arc<[(String, Vec<u8>)]>;
 
 impl Loaded {
     /// Can the rules be used?
@@ -74,17 +99,18 @@ pub fn load(files: &RuleFiles) -> Loaded {
     load_marked(files).0
 }
 
-/// The same, and what the files looked like when they were read.
-pub(crate) fn load_marked(files: &RuleFiles) -> (Loaded, Fingerprint) {
+/// The same, and what the files looked like when they were read, and said; nothing if one could not be read.
+pub(crate) fn load_marked(files: &RuleFiles) -> (Loaded, Fingerprint, Option<FileTexts>) {
     for _ in 0..ATTEMPTS_MAX {
         let reader = files.reader();
         let before = files.fingerprint();
         let texts = read_files(&files.paths, files.names(), &files.caps, &reader, files.told_empty());
         if before == files.fingerprint() {
-            let built_in =
-                files.texts.iter().map(|(name, text)| (name.clone(), Ok(text.as_bytes().to_vec())));
-            let texts = texts.into_iter().map(|(path, bytes)| (path.display().to_string(), bytes));
-            return (load_all(texts.chain(built_in), files, reader), before);
+            let named = texts.into_iter().map(|(path, bytes)| (path.display().to_string(), bytes));
+            let texts: Vec<(String, Bytes)> = named.collect();
+            let said = texts.iter().map(|(name, bytes)| Some((name.clone(), bytes.as_ref().ok()?.clone())));
+            let said = if reader.errors() == 0 { said.collect() } else { None };
+            return (load_all(texts.into_iter().chain(built_in(files)), files, reader), before, said);
         }
     }
     let reader = Reader::new(&[]);
@@ -93,7 +119,17 @@ pub(crate) fn load_marked(files: &RuleFiles) -> (Loaded, Fingerprint) {
         Diagnostic::nowhere(Code::UnsteadyFiles, message)
             .help("replace them all at once: write a new folder and swap a link"),
     );
-    (load_all(Vec::new(), files, reader), Fingerprint::new())
+    (load_all(Vec::new(), files, reader), Fingerprint::new(), None)
+}
+
+/// Loads all rules with what the files said before, whatever they say by now.
+pub(crate) fn load_again(files: &RuleFiles, said: &FileTexts) -> Loaded {
+    let texts = said.iter().map(|(name, bytes)| (name.clone(), Ok(bytes.clone())));
+    load_all(texts.chain(built_in(files)), files, files.reader())
+}
+
+fn built_in(files: &RuleFiles) -> impl Iterator<Item = (String, Bytes)> {
+    files.texts.iter().map(|(name, text)| (name.clone(), Ok(text.as_bytes().to_vec())))
 }
 
 /// Loads rules from texts that are here already, each with a name.
@@ -178,7 +214,7 @@ fn load_all(texts: impl IntoIterator<Item = (String, Bytes)>, files: &RuleFiles,
     let domains = domains.into_iter().map(|text| text.draft).collect();
     let mut report = reader.finish();
     report.name_theirs(|source| theirs::file_name(sources.name(source), files.reference_root.as_deref()));
-    Loaded { domains, report, sources }
+    Loaded { domains, report, sources, left_out: Vec::new() }
 }
 
 /// Reads texts, one after the other.

@@ -131,6 +131,8 @@ pub struct Judged {
     /// What would change besides: what holds for a whole domain, by its name, and what descriptors say besides their limits, by their
     /// paths.
     pub besides: Vec<RuleChange>,
+    /// The domain that quotas are about which name none, if there would be no such domain any more.
+    pub lost_default: Option<String>,
 }
 
 /// What would become of one rule, domain or descriptor. What it says is told as `tidegate config diff` tells it.

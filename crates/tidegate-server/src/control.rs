@@ -23,8 +23,9 @@ pub struct ControlStatus {
     has_heard: AtomicBool,
     /// Did it go wrong the last time?
     fails: AtomicBool,
+    /// Was a quota told that names no domain, since all were?
+    unnamed: AtomicBool,
     follow_errors: AtomicU64,
-    rules_refused: AtomicBool,
     has_api: AtomicBool,
     serves_one: AtomicBool,
     serves_nobody: AtomicBool,
@@ -58,6 +59,16 @@ impl ControlStatus {
     pub fn heard_nothing(&self) {
         self.fails.store(true, Ordering::Relaxed);
         self.follow_errors.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// All quotas will be told, or one was that names no domain.
+    pub fn has_unnamed(&self, has: bool) {
+        self.unnamed.store(has, Ordering::Relaxed);
+    }
+
+    /// May there be quotas that name no domain?
+    pub fn may_have_unnamed(&self) -> bool {
+        self.unnamed.load(Ordering::Relaxed)
     }
 
     /// The API is served here.
@@ -98,11 +109,6 @@ impl ControlStatus {
     /// The API answered a call with this status.
     pub fn answered(&self, status: u16) {
         self.calls[AdminCall::of(status) as usize].fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Could the last rules by API not be put in force?
-    pub fn rules_refused(&self, refused: bool) {
-        self.rules_refused.store(refused, Ordering::Relaxed);
     }
 
     /// The sink of the audit trail lacks so many rows, has failed so often, and does not go on for this reason.
@@ -165,13 +171,9 @@ impl ControlStatus {
             0 => "followed".to_owned(),
             seconds => format!("not heard of it for {seconds} s; what is known stays in force"),
         };
-        let refused = match self.rules_refused.load(Ordering::Relaxed) {
-            true => "; its rules could not be put in force, those before stay",
-            false => "",
-        };
         let loaded = if self.is_loaded() { "" } else { "nothing loaded yet, " };
         let with = if keys == 1 { "key with a quota" } else { "keys with quotas" };
         let (revision, place) = (self.revision(), &self.place);
-        format!("{loaded}{keys} {with}, revision {revision}, in {place}: {heard}{refused}")
+        format!("{loaded}{keys} {with}, revision {revision}, in {place}: {heard}")
     }
 }

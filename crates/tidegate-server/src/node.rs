@@ -215,6 +215,15 @@ impl Node {
         named.filter(|(_, named)| book.domains().all(|domain| domain.name() != *named)).collect()
     }
 
+    /// What is wrong where quotas name no domain, and there is none that they are about.
+    pub fn lost_quotas(&self, book: &Book) -> Option<&'static str> {
+        let may_have = self.control.as_ref().is_some_and(|control| control.may_have_unnamed());
+        let are_lost = may_have && book.domains().next().is_some() && self.default_domain(book).is_none();
+        are_lost.then_some(
+            "quotas that name no domain hold nowhere: there are several domains, and http.default_domain names none",
+        )
+    }
+
     /// What it knows of itself, for metrics.
     pub(crate) fn gauges(&self) -> Gauges {
         let (stats, store) = match &self.store {
@@ -237,7 +246,7 @@ impl Node {
             arena_used_bytes: stats.arena_used,
             rules: self.rules.in_force().book.rules().len() as u64,
             reloaded_at: Micros::new(self.reloaded_us.load(Ordering::Relaxed)),
-            reload_successful: !self.rules.last_load_failed(),
+            reload_successful: !self.rules.last_load_failed() && self.rules.left_out().is_empty(),
             reloads: loads + failures,
             reload_failures: failures,
             connections: [0, 1].map(|at: usize| self.places[at].taken() as u64),

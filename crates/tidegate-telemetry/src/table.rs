@@ -301,7 +301,7 @@ table! {
     RELOAD_SUCCESSFUL = Metric::gauge(
         "tidegate_config_last_reload_successful",
         "0 or 1",
-        "Could the rules be loaded when they were last read? If not, those from before are in force.",
+        "Are the rules in force as they were last read? If not, those from before are, or rules by API are left out.",
     );
     RELOADS = Metric::counter("tidegate_config_reloads_total", "loads", "Times that the rules were read.");
     RELOAD_FAILURES =

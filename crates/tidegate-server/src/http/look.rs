@@ -13,6 +13,8 @@ use crate::node::{Core, Node};
 
 /// How many of the most refused are shown if nobody says how many.
 const TOP: usize = 20;
+/// How many rules that are not in force are told one by one.
+const LEFT_OUT_TOLD: usize = 10;
 
 /// Is the node ready? With `?verbose`, why, and what else should be known.
 pub(super) fn ready(core: &Core, query: Option<&str>) -> Result<Answer, HttpError> {
@@ -32,6 +34,13 @@ pub(super) fn ready(core: &Core, query: Option<&str>) -> Result<Answer, HttpErro
         told,
         "rules     {rules} in force, loaded {loads} times, {failures} loads with errors{last}"
     );
+    let left_out = node.rules.left_out();
+    for one in left_out.iter().take(LEFT_OUT_TOLD) {
+        let _ = writeln!(told, "          degraded: {} is not in force: {}", one.name, one.why());
+    }
+    if let Some(more) = left_out.len().checked_sub(LEFT_OUT_TOLD).filter(|more| *more > 0) {
+        let _ = writeln!(told, "          degraded: {more} more rules by API are not in force");
+    }
     if let Some(xds) = &node.xds {
         let _ = writeln!(told, "          {}", xds.told());
     }
@@ -46,6 +55,9 @@ pub(super) fn ready(core: &Core, query: Option<&str>) -> Result<Answer, HttpErro
         }
     }
     tell_counters(node, &mut told);
+    if let Some(lost) = node.lost_quotas(&node.rules.in_force().book) {
+        let _ = writeln!(told, "domains   {lost}");
+    }
     for (setting, domain) in node.missing_domains(&node.rules.in_force().book) {
         let _ = writeln!(
             told,

@@ -158,6 +158,14 @@ pub(super) fn tell(node: &Node, loaded: &Loaded) {
     };
     tell_loaded(loaded, node.rules.in_force().book.rules().len(), told);
     tell_missing_domains(node);
+    tell_lost_quotas(node);
+}
+
+/// A second domain, or its first quota, would switch quotas off, in silence.
+pub(super) fn tell_lost_quotas(node: &Node) {
+    if let Some(lost) = node.lost_quotas(&node.rules.in_force().book) {
+        tracing::warn!("{lost}");
+    }
 }
 
 /// A setting with a typing error would switch limits off, in silence.
@@ -196,6 +204,16 @@ fn tell_loaded(loaded: &Loaded, rules: usize, told: Told) {
         } else {
             tracing::warn!(place, code = text("code"), "rules: {}", text("message"));
         }
+    }
+    for one in loaded.left_out.iter().take(TOLD_MAX) {
+        tracing::error!(rule = one.name, "a rule by API is not in force: {}", one.why());
+    }
+    if !loaded.left_out.is_empty() {
+        let left_out = loaded.left_out.len();
+        tracing::error!(
+            left_out,
+            "rules by API are not in force; they are tried again whenever rules are loaded"
+        );
     }
     match (errors, told == Told::Demo) {
         (0, false) => tracing::info!(rules, warnings, "rules in force"),

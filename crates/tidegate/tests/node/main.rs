@@ -21,6 +21,7 @@ mod canaries; // secrets and names that must not be found
 mod control; // quotas, tiers, states, by their effect
 mod control_writes; // every write, by its effect on another process
 mod control_xds; // the kill switch, for rules that come from a server
+mod control_rules; // rules by API beside files that change
 mod control_seeds; // rules and usage in the forms of other designs
 mod control_usage; // what a caller has used
 mod control_places; // SQLite is for one node

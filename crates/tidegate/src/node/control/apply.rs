@@ -28,6 +28,12 @@ pub(super) struct Apply {
 impl Sink for Apply {
     fn quota(&self, quota: &Quota) {
         self.quotas.put(core_quota(quota));
+        if quota.domain.is_none() && !self.status.may_have_unnamed() {
+            self.status.has_unnamed(true);
+            if let Some(node) = self.node.upgrade().filter(|_| self.status.is_loaded()) {
+                rules::tell_lost_quotas(&node);
+            }
+        }
     }
 
     fn no_quota(&self, api_key: &str) {
@@ -36,6 +42,7 @@ impl Sink for Apply {
 
     fn quotas_begin(&self) {
         self.quotas.begin();
+        self.status.has_unnamed(false);
     }
 
     fn quotas_end(&self) {
@@ -53,7 +60,6 @@ impl Sink for Apply {
         let Some(node) = self.node.upgrade() else { return };
         let texts = rules.iter().map(|(id, document)| (format!("{API}{id}"), Arc::from(rule_file(document))));
         if let Some(loaded) = node.rules.replace_added(texts.collect()) {
-            self.status.rules_refused(!loaded.is_valid());
             rules::tell(&node, &loaded);
         }
     }
@@ -79,6 +85,7 @@ impl Sink for Apply {
         let was_loaded = self.status.is_loaded();
         self.status.is_at(revision);
         if !was_loaded {
+            rules::tell_lost_quotas(&node);
             let (beside, is_ready) = (self.beside.clone(), node.is_ready());
             self.runtime.spawn(async move { beside.tell_health(is_ready).await });
         }

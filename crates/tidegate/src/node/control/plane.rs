@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
 
+use serde_json::{Value, json};
 use tidegate_control::Quota;
 use tidegate_control::plane::{
     CallerUsage, Judged, LimitInForce, Pending, Plane, PlaneError, RuleChange, RuleInForce,
@@ -120,20 +121,40 @@ impl Plane for NodePlane {
         let Some(node) = self.node.upgrade() else { return Judged::default() };
         let texts = rules.into_iter().map(|(id, document)| (format!("{API}{id}"), document.into())).collect();
         let mut loaded = node.rules.try_added(texts);
-        let (errors, warnings) =
+        let (mut errors, mut warnings): (Vec<Value>, Vec<Value>) =
             loaded.report.json(&loaded.sources).into_iter().partition(|told| told["severity"] == "error");
         if !loaded.is_valid() {
             return Judged { errors, warnings, ..Judged::default() };
         }
+        for one in std::mem::take(&mut loaded.left_out) {
+            let why = format!("{} is not in force: {}", one.name, one.why());
+            match one.is_new {
+                true if one.errors.is_empty() => {
+                    errors.push(told("error", "not-in-force", why, Some(&one.name)))
+                }
+                true => errors.extend(one.errors),
+                // That is so whatever is edited now.
+                false => warnings.push(told("warning", "not-in-force", why, Some(&one.name))),
+            }
+        }
+        if node.rules.last_load_failed() {
+            let why = "the rule files of this node cannot be loaded: this was judged beside those that are in force";
+            warnings.push(told("warning", "files-not-in-force", why.into(), None));
+        }
         // The secret is of no account: only the rules are compared.
         let then = Book::new(std::mem::take(&mut loaded.domains), Secret::new([0; 16]));
-        let Differences { besides, rules } = Differences::between(&node.rules.in_force().book, &then);
-        let told = |all: Vec<Difference>| {
+        let in_force = node.rules.in_force();
+        let lost_default = node
+            .default_domain(&in_force.book)
+            .filter(|_| node.default_domain(&then).is_none())
+            .map(String::from);
+        let Differences { besides, rules } = Differences::between(&in_force.book, &then);
+        let sorted = |all: Vec<Difference>| {
             let mut changes: Vec<RuleChange> = all.into_iter().flat_map(rule_changes).collect();
             changes.sort_by(|one, other| (&one.id, &one.tier).cmp(&(&other.id, &other.tier)));
             changes
         };
-        Judged { errors, warnings, changes: told(rules), besides: told(besides) }
+        Judged { errors, warnings, changes: sorted(rules), besides: sorted(besides), lost_default }
     }
 
     fn default_limit(&self, quota: &Quota) -> Option<LimitInForce> {
@@ -174,6 +195,11 @@ impl Plane for NodePlane {
     ) -> Pending<'a, CallerUsage> {
         self.ask(domain, api_key, address, true)
     }
+}
+
+/// As the compiler tells it.
+fn told(severity: &str, code: &str, message: String, file: Option<&str>) -> Value {
+    json!({ "code": code, "severity": severity, "message": message, "file": file, "line": null, "column": null })
 }
 
 pub(super) fn peek(entries: std::ops::Range<usize>) -> Descriptor {
