@@ -1,6 +1,6 @@
 //! Rules by API: `/admin/v1/rules`. What they mean is judged by the process, together with all others, before anything is written.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ use super::shapes::{Kept, rule_file};
 use super::when::When;
 use crate::error::Error;
 use crate::model::{Limits, RuleDocument, RuleVersion, Version};
-use crate::plane::{Judged, RuleInForce};
+use crate::plane::{Judged, RuleChange, RuleInForce};
 
 /// Rules by API that are judged together.
 const RULES_MAX: usize = 10_000;
@@ -243,7 +243,7 @@ pub(super) async fn get(desk: Arc<Desk>, call: Call) -> Answer {
 pub(super) async fn put(desk: Arc<Desk>, mut call: Call) -> Answer {
     let said = call.value().await?;
     let id = call.name().to_owned();
-    refuse_written_elsewhere(&desk, &id)?;
+    refuse_written_elsewhere(&desk, &call.caller, &id)?;
     crate::model::rule_id(&id)?;
     let kept = Kept::read(&desk, &id, said)?;
     refuse_foreign(&call.caller, kept.domain(), false)?;
@@ -251,7 +251,7 @@ pub(super) async fn put(desk: Arc<Desk>, mut call: Call) -> Answer {
     let _one_at_a_time = desk.rules.lock().await;
     let current = current(&desk, &call.caller, &id).await?;
     call.expected()?.check(current)?;
-    let (judged, compiled) = judge(&desk, &id, Some(&text)).await?;
+    let (judged, compiled) = judge(&desk, &call.caller, &id, Some(&text)).await?;
     if call.query().flag("dry_run")? {
         return dry_run(judged, kept.rules);
     }
@@ -262,14 +262,14 @@ pub(super) async fn put(desk: Arc<Desk>, mut call: Call) -> Answer {
 
 pub(super) async fn delete(desk: Arc<Desk>, call: Call) -> Answer {
     let id = call.name();
-    refuse_written_elsewhere(&desk, id)?;
+    refuse_written_elsewhere(&desk, &call.caller, id)?;
     let _one_at_a_time = desk.rules.lock().await;
     let current = current(&desk, &call.caller, id).await?;
     call.expected()?.check(current)?;
     if current == 0 {
         return Err(Error::NotFound { what: "rule" }.into());
     }
-    let (judged, _) = judge(&desk, id, None).await?;
+    let (judged, _) = judge(&desk, &call.caller, id, None).await?;
     if call.query().flag("dry_run")? {
         return dry_run(judged, Value::Null);
     }
@@ -305,7 +305,7 @@ pub(super) async fn history(desk: Arc<Desk>, call: Call) -> Answer {
 pub(super) async fn roll_back(desk: Arc<Desk>, mut call: Call) -> Answer {
     let body: Rollback = call.json().await?;
     let id = call.name().to_owned();
-    refuse_written_elsewhere(&desk, &id)?;
+    refuse_written_elsewhere(&desk, &call.caller, &id)?;
     let _one_at_a_time = desk.rules.lock().await;
     let current = current(&desk, &call.caller, &id).await?;
     call.expected()?.check(current)?;
@@ -315,7 +315,7 @@ pub(super) async fn roll_back(desk: Arc<Desk>, mut call: Call) -> Answer {
     };
     let kept = Kept::from_store(&text);
     refuse_foreign(&call.caller, kept.domain(), true)?;
-    let (judged, compiled) = judge(&desk, &id, Some(&text)).await?;
+    let (judged, compiled) = judge(&desk, &call.caller, &id, Some(&text)).await?;
     if call.query().flag("dry_run")? {
         return dry_run(judged, kept.rules);
     }
@@ -359,12 +359,16 @@ fn refuse_foreign(caller: &Caller, domain: Option<&str>, is_hidden: bool) -> Res
 }
 
 /// A rule of a file, or of xDS, is changed there.
-fn refuse_written_elsewhere(desk: &Desk, id: &str) -> Result<(), Problem> {
-    let rules = desk.plane.rules();
-    let of_id = rules.iter().filter(|rule| rule.id == id && rule.api_id.as_deref() != Some(id));
-    let mut origins: Vec<String> = of_id.map(|rule| rule.origin.clone()).collect();
-    if origins.is_empty() {
+fn refuse_written_elsewhere(desk: &Desk, caller: &Caller, id: &str) -> Result<(), Problem> {
+    let mut rules = desk.plane.rules();
+    rules.retain(|rule| rule.id == id && rule.api_id.as_deref() != Some(id));
+    if rules.is_empty() {
         return Ok(());
+    }
+    rules.retain(|rule| caller.minds(Some(&rule.domain)));
+    let mut origins: Vec<String> = rules.into_iter().map(|rule| rule.origin).collect();
+    if origins.is_empty() {
+        return Err(Problem::written_elsewhere("a rule of another domain has this id", origins));
     }
     origins.dedup();
     let why = format!(
@@ -375,12 +379,20 @@ fn refuse_written_elsewhere(desk: &Desk, id: &str) -> Result<(), Problem> {
 }
 
 /// What would come of all rules by API with this one as it is to be, and the ids of the rules that it would add. Errors are told as those
-/// of files are.
-async fn judge(desk: &Arc<Desk>, id: &str, text: Option<&str>) -> Result<(Judged, Vec<String>), Problem> {
+/// of files are; somebody who is bound to a domain is told of its rules by API alone.
+async fn judge(
+    desk: &Arc<Desk>,
+    caller: &Caller,
+    id: &str,
+    text: Option<&str>,
+) -> Result<(Judged, Vec<String>), Problem> {
     let mut all: Vec<(String, String)> = Vec::new();
+    let mut seen = HashSet::from([file_name(id)]);
     let mut after = None;
     loop {
         let page = desk.store.rules(after.as_deref(), Limits::PAGE).await?;
+        let own = page.items.iter().filter(|rule| caller.minds(Kept::from_store(&rule.document).domain()));
+        seen.extend(own.map(|rule| file_name(&rule.id)));
         let others = page.items.into_iter().filter(|rule| rule.id != id);
         all.extend(others.map(|rule| (rule.id, rule_file(&rule.document))));
         match page.next {
@@ -410,16 +422,59 @@ async fn judge(desk: &Arc<Desk>, id: &str, text: Option<&str>) -> Result<(Judged
         compiled.dedup();
         (judged, compiled)
     });
-    let (judged, compiled) =
+    let (mut judged, compiled) =
         judged.await.map_err(|_| Problem::unavailable("the rules could not be judged"))?;
+    let is_valid = judged.errors.is_empty();
+    if let Some(tenant) = &caller.tenant {
+        hide_others(&mut judged, tenant, &seen);
+    }
+    if text.is_some()
+        && let Some(domain) = &judged.lost_default
+        && desk.store.has_quota_without_domain().await?
+    {
+        let them = match caller.minds(Some(domain)) {
+            true => format!("about `{domain}` while there is no other, and would hold nowhere"),
+            false => "about another domain while there is no more than one, and would hold nowhere".into(),
+        };
+        let what_to_do =
+            "set http.default_domain on every node, or name a domain in each record, then try again";
+        return Err(Problem::invalid(
+            "domain",
+            format!("quotas that name no domain are {them}: {what_to_do}"),
+        ));
+    }
     // A rule that goes makes nothing wrong that was right, and may be the one that has to go.
-    if judged.errors.is_empty() || text.is_none() {
+    if is_valid || text.is_none() {
         return Ok((judged, compiled));
     }
     let message = |error: &Value| error.get("message").and_then(Value::as_str).map(str::to_owned);
     let first = judged.errors.first().and_then(message);
-    let why = first.unwrap_or_else(|| "the rules would not be valid".into());
+    let why = first
+        .unwrap_or_else(|| "together with other rules, which are not shown, it would not be valid".into());
     Err(Problem::invalid("document", why).errors(judged.errors))
+}
+
+/// What the process calls a rule by API where it tells what is wrong.
+fn file_name(id: &str) -> String {
+    format!("api:{id}")
+}
+
+/// Leaves out what is said about rules of other domains than this one, and about files: they may be about several.
+fn hide_others(judged: &mut Judged, tenant: &str, seen: &HashSet<String>) {
+    let is_own = |told: &Value| told["file"].as_str().is_some_and(|file| seen.contains(file));
+    judged.errors.retain(is_own);
+    judged.warnings.retain(is_own);
+    // Ids begin with the domain, in which these characters are escaped.
+    let mut escaped = String::new();
+    for one in tenant.chars() {
+        escaped.extend(matches!(one, '\\' | '|' | '#').then_some('\\').into_iter().chain([one]));
+    }
+    let is_own = |change: &RuleChange| {
+        let rest = change.id.strip_prefix(&escaped);
+        change.id == tenant || rest.is_some_and(|rest| rest.starts_with(['|', '#']))
+    };
+    judged.changes.retain(is_own);
+    judged.besides.retain(is_own);
 }
 
 /// What reading a rule gives: one by API, or one of a file or of xDS.

@@ -357,6 +357,11 @@ impl ControlStore {
         read!(self, |connection| sql::quotas::list(connection, filter, after, limit))
     }
 
+    /// Is there a record that names no domain?
+    pub async fn has_quota_without_domain(&self) -> Result<bool> {
+        read!(self, |connection| sql::quotas::has_one_without_domain(connection))
+    }
+
     /// Writes the record of one key.
     pub async fn put_quota(
         &self,

@@ -205,6 +205,8 @@ pub(crate) struct Process {
     pub(crate) resets: Mutex<Vec<ResetAsked>>,
     /// What it was last asked to judge.
     pub(crate) judged: Mutex<Vec<(String, Value)>>,
+    /// What an edit would take from quotas.
+    pub(crate) lost_default: Mutex<Option<String>>,
 }
 
 pub(crate) fn locked<T>(of: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -260,6 +262,7 @@ impl Default for Process {
             not_listed: Mutex::default(),
             resets: Mutex::default(),
             judged: Mutex::default(),
+            lost_default: Mutex::default(),
         }
     }
 }
@@ -288,7 +291,7 @@ impl Plane for Process {
             .into_iter()
             .map(|(id, text)| (id, serde_json::from_str(&text).expect("documents are JSON")))
             .collect();
-        let mut judged = Judged::default();
+        let mut judged = Judged { lost_default: locked(&self.lost_default).clone(), ..Judged::default() };
         let mut ids: Vec<String> = Vec::new();
         for (id, document) in &rules {
             assert!(document["domain"].is_string() && document["descriptors"].is_array(), "{document}");

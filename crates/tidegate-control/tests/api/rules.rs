@@ -192,3 +192,73 @@ fn the_kill_switch_acts_on_any_rule_in_force() {
         assert_has(&put.json["rules"], &json!([{ "id": "shop|api_key|endpoint#own", "origin": "api:own" }]));
     });
 }
+
+#[test]
+fn who_is_bound_to_a_domain_is_told_nothing_of_others() {
+    both(async |bed| {
+        let rig = Rig::new(&bed).await;
+        let shop = rig.token(tidegate_control::Scope::Write, Some("shop"), None).await.1;
+        let other = |limit: &str| {
+            let document = document(limit).to_string().replace("\"shop\"", "\"api_platform\"");
+            serde_json::from_str::<Value>(&document).expect("a document")
+        };
+        let as_shop = async |call: &str, body: Value| rig.ask_as(Some(&shop), call, &body.to_string()).await;
+        let put = async |id: &str, document: Value| {
+            rig.store
+                .put_rule(&crate::support::alice(), id, document.to_string(), None)
+                .await
+                .expect("written")
+        };
+        // What others would change is not told, what is their own is.
+        put("theirs", other("7/1s")).await;
+        put("ours", document("7/1s")).await;
+        let dry = as_shop("PUT /admin/v1/rules/mine?dry_run", document("1/1s")).await.is(200);
+        let ids: Vec<&Value> =
+            dry.json["changes"].as_array().expect("a list").iter().map(|change| &change["id"]).collect();
+        assert_eq!(ids, ["shop|…#mine", "shop|…#ours"]);
+        // Nor what is wrong with it.
+        put("theirs", other("7/0s")).await;
+        let wrong = as_shop("PUT /admin/v1/rules/mine", document("1/1s")).await.is(422);
+        assert!(!wrong.text.contains("theirs") && !wrong.text.contains("0 s"), "{}", wrong.text);
+        assert!(
+            wrong.json["detail"].as_str().is_some_and(|why| why.contains("other rules")),
+            "{}",
+            wrong.text
+        );
+        let wrong = as_shop("PUT /admin/v1/rules/mine", document("1/0s")).await.is(422);
+        let files: Vec<&Value> =
+            wrong.json["errors"].as_array().expect("a list").iter().map(|error| &error["file"]).collect();
+        assert_eq!(files, ["api:mine"]);
+        let wrong = rig.ask("PUT /admin/v1/rules/mine", document("1/1s")).await.is(422);
+        assert!(wrong.text.contains("api:theirs"), "whoever has all rules is told: {}", wrong.text);
+        // Nor where it is written.
+        let taken = as_shop(&format!("PUT /admin/v1/rules/{OF_FILE}"), document("1/1s")).await.is(409);
+        assert!(!taken.text.contains("rules/api.yaml"), "{}", taken.text);
+    });
+}
+
+/// As a domain that is no longer the only one.
+#[test]
+fn an_edit_that_would_leave_quotas_without_a_domain_is_refused() {
+    both(async |bed| {
+        let rig = Rig::new(&bed).await;
+        *locked(&rig.process.lost_default) = Some("api_platform".into());
+        rig.ask("PUT /admin/v1/rules/one", document("1/1s")).await.is(200);
+        rig.ask("PUT /admin/v1/quotas/named", json!({ "tier": "pro", "domain": "shop" })).await.is(200);
+        rig.ask("PUT /admin/v1/rules/one", document("2/1s")).await.is(200);
+        rig.ask("PUT /admin/v1/quotas/alice", json!({ "tier": "pro" })).await.is(200);
+        for call in ["PUT /admin/v1/rules/one", "PUT /admin/v1/rules/one?dry_run"] {
+            let refused = rig.ask(call, document("3/1s")).await.is(422);
+            assert_eq!(refused.json["field"], "domain");
+            let detail = refused.json["detail"].as_str().unwrap_or_default().to_owned();
+            assert!(detail.contains("`api_platform`") && detail.contains("http.default_domain"), "{detail}");
+        }
+        let shop = rig.token(tidegate_control::Scope::Write, Some("shop"), None).await.1;
+        let refused =
+            rig.ask_as(Some(&shop), "PUT /admin/v1/rules/one", &document("3/1s").to_string()).await.is(422);
+        assert!(!refused.text.contains("api_platform"), "{}", refused.text);
+        rig.ask("DELETE /admin/v1/rules/one", Value::Null).await.is(204);
+        rig.ask("DELETE /admin/v1/quotas/alice", Value::Null).await.is(204);
+        rig.ask("PUT /admin/v1/rules/one", document("3/1s")).await.is(200);
+    });
+}

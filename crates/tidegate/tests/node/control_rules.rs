@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::control::{Admin, Kept, has_limit};
+use crate::control::{Admin, Kept, has_limit, limit, tier, who};
 use crate::support::{Node, until};
 
 /// What operators write; `more` is what they add.
@@ -113,5 +113,45 @@ async fn rules_by_api_change_while_a_file_is_broken() {
         node.setup.write("rules/rules.yaml", &file(""));
         is_whole(&node, 1).await;
         has_limit(&node, &[("t", "x")], Some(1)).await;
+    }
+}
+
+const SHOP: &str = r#"{"domain": "shop", "descriptors": [{"key": "k", "rate_limit": {"limit": "5/1h"}}]}"#;
+
+#[tokio::test]
+async fn a_second_domain_takes_no_quota_away_in_silence() {
+    for kept in Kept::both_with(&file("")) {
+        let (node, store) = (kept.setup.start(), kept.store().await);
+        let admin = Admin::of(&node).await;
+        store.put_quota(&who(), tier("alice", "pro"), None).await.expect("written");
+        let alice = [("api_key", "alice")];
+        has_limit(&node, &alice, Some(6)).await;
+        for call in ["/admin/v1/rules/shop?dry_run", "/admin/v1/rules/shop"] {
+            let refused = admin.call("PUT", call, SHOP).await;
+            assert_eq!(
+                (refused.status, refused.body.contains("http.default_domain")),
+                (422, true),
+                "{}",
+                refused.body
+            );
+        }
+        assert_eq!(limit(&node, &alice).await, Some(6));
+        // A file cannot be refused for it; it is said.
+        let lost = "quotas that name no domain hold nowhere";
+        assert!(!told(&node).await.contains(lost));
+        node.setup.write("rules/shop.yaml", SHOP);
+        has_limit(&node, &alice, Some(3)).await;
+        assert!(told(&node).await.contains(lost) && node.log().contains(lost), "{}", node.log());
+        std::fs::remove_file(node.setup.path().join("rules/shop.yaml")).expect("removed");
+        has_limit(&node, &alice, Some(6)).await;
+        let token = admin.token;
+        drop(node);
+        // With a domain that is named, there may be others.
+        let node = kept.setup.clone().set("http-default-domain", "api").start();
+        let admin = Admin { node: &node, token };
+        put(&admin, "shop", SHOP).await;
+        until("it is there", async || told(&node).await.contains("2 in force").then_some(())).await;
+        has_limit(&node, &alice, Some(6)).await;
+        assert!(!told(&node).await.contains(lost));
     }
 }

@@ -78,6 +78,12 @@ pub(crate) async fn list(
     Ok(page(records(&rows)?, limit, |key| key.value.api_key.clone()))
 }
 
+/// Is there one that names no domain?
+pub(crate) async fn has_one_without_domain(connection: &mut Connection) -> Result<bool> {
+    let query = "SELECT 1 FROM quota_keys WHERE domain IS NULL LIMIT 1";
+    Ok(sqlx::query(query).fetch_optional(connection).await?.is_some())
+}
+
 fn records(rows: &[<Db as sqlx::Database>::Row]) -> Result<Vec<QuotaKey>> {
     let mut keys: Vec<QuotaKey> = Vec::new();
     for row in rows {
