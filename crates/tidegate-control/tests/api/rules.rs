@@ -194,6 +194,30 @@ fn the_kill_switch_acts_on_any_rule_in_force() {
 }
 
 #[test]
+fn a_switch_goes_with_its_rule() {
+    both(async |bed| {
+        let rig = Rig::new(&bed).await;
+        rig.ask("PUT /admin/v1/rules/r", document("1/1s")).await.is(200);
+        rig.ask("PUT /admin/v1/rules/r/state", json!({ "state": "disabled" })).await.is(200);
+        rig.ask("DELETE /admin/v1/rules/r", Value::Null).await.is(204);
+        assert!(rig.store.rule_state("r").await.is_err(), "nobody is surprised by it later");
+        let trail = rig.get("/admin/v1/audit?subject=r&limit=2").await.is(200);
+        let told =
+            |at: usize| (trail.json["items"][at]["kind"].clone(), trail.json["items"][at]["action"].clone());
+        assert_eq!(
+            [told(0), told(1)],
+            [("rule_state".into(), "delete".into()), ("rule".into(), "delete".into())]
+        );
+        rig.ask("PUT /admin/v1/rules/r", document("1/1s")).await.is(200);
+        assert!(rig.store.rule_state("r").await.is_err());
+        // The same for one that comes back.
+        rig.ask("DELETE /admin/v1/rules/r", Value::Null).await.is(204);
+        rig.ask("POST /admin/v1/rules/r/rollback", json!({ "version": 1 })).await.is(200);
+        assert!(rig.store.rule_state("r").await.is_err());
+    });
+}
+
+#[test]
 fn who_is_bound_to_a_domain_is_told_nothing_of_others() {
     both(async |bed| {
         let rig = Rig::new(&bed).await;

@@ -163,7 +163,11 @@ pub(crate) async fn delete(
     let revision = from.record(Action::Delete, Kind::Rule, id, Some(shown(&old.document)?), None);
     add_version(from, id, None, revision).await?;
     sqlx::query("DELETE FROM rules WHERE id = $1").bind(id).execute(&mut *from.connection).await?;
-    Ok(revision)
+    // Its switch goes with it, and after it: a rule that comes by this name later does what it says itself.
+    match super::states::delete(from, id, None).await {
+        Ok(_) | Err(Error::NotFound { .. }) => Ok(revision),
+        Err(error) => Err(error),
+    }
 }
 
 /// One more version of this rule; returns which.
