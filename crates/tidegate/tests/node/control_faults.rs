@@ -1,4 +1,4 @@
-//! The database of the control plane is away, hangs, or tells nothing: rows 31 and 36 of the faults.
+//! The database of the control plane is away, hangs, tells nothing, or has no room: rows 31, 33 and 36 of the faults.
 //!
 //! `TIDEGATE_FAULT_SECONDS=300` makes the outages as long as the row says; without it they are as short as what has to be seen allows.
 
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tidegate_clock::Stopwatch;
 use tidegate_control::{ControlStore, Options, Quota};
-use tidegate_testbed::{Kind, Postgres, PostgresOptions, Server};
+use tidegate_testbed::{Disk, Kind, Postgres, PostgresOptions, Server};
 
 use crate::control::{Admin, Kept, RULES, admits, grant, has_limit, limit, tier, who};
 use crate::support::{Grpc, Http, Node, Setup, asks, descriptor, until};
@@ -335,4 +335,63 @@ async fn an_api_without_its_database_is_alive_and_says_what_it_would_be() {
             until("the API is there", served).await;
         }
     }
+}
+
+/// Row 33: the disk that has the database and everything else that the node keeps.
+#[tokio::test]
+async fn a_node_whose_disk_is_full_decides_and_keeps_edits_again_when_there_is_room() {
+    let disk = match Disk::mount(8) {
+        Ok(disk) => disk,
+        Err(reason) => {
+            return println!("not looked at, since this needs a disk that can be filled: {reason}");
+        }
+    };
+    let setup = Kept::sqlite().setup.set("node-data", &disk.folder().join("data").display().to_string());
+    let mut node = setup.start();
+    let token = Admin::of(&node).await.token;
+    // Without the patience of others: that it is refused is what is looked for.
+    let put = async |node: &Node, key: &str| {
+        let bearer = format!("Bearer {token}");
+        let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
+        let path = format!("/admin/v1/quotas/{key}");
+        let mut http = Http::connect(node.admin.expect("an API")).await;
+        http.request("PUT", &path, &headers, r#"{"tier": "pro"}"#).await
+    };
+    assert_eq!(put(&node, "alice").await.status, 200);
+    has_limit(&node, &[("api_key", "alice")], Some(6)).await;
+
+    disk.fill().expect("full");
+    // There may be room in files that are there.
+    let mut written = Vec::new();
+    let refused = loop {
+        let key = format!("edit-{}", written.len());
+        let reply = put(&node, &key).await;
+        if reply.status != 200 {
+            break reply;
+        }
+        written.push(key);
+        assert!(written.len() < 2_000, "the disk is never full");
+    };
+    assert_eq!((refused.status, refused.body.contains("full")), (503, true), "{}", refused.body);
+    assert_eq!(limit(&node, &[("api_key", "alice")]).await, Some(6));
+    for number in 0..3 {
+        assert!(admits(&node, "bob").await, "{number}");
+    }
+    assert!(!admits(&node, "bob").await, "counters count");
+    if let Some(last) = written.last() {
+        has_limit(&node, &[("api_key", last)], Some(6)).await;
+    }
+    assert_eq!(node.http().await.get("/readyz").await.status, 200);
+
+    disk.empty();
+    until("edits are kept again", async || (put(&node, "carol").await.status == 200).then_some(())).await;
+    has_limit(&node, &[("api_key", "carol")], Some(6)).await;
+    node.kill();
+    let node = setup.start();
+    written.extend(["alice", "carol"].map(String::from));
+    for key in &written {
+        has_limit(&node, &[("api_key", key)], Some(6)).await;
+    }
+    let last = format!("edit-{}", written.len() - 2);
+    assert_eq!(limit(&node, &[("api_key", &last)]).await, Some(3), "nothing of what was refused");
 }
