@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: how fast are we, and how exact? Nine answers, see [`Bench`].
+//! `cargo xtask bench`: how fast are we, and how exact? Ten answers, see [`Bench`].
 //!
 //! Without a name it is the comparison with others of our kind over the network: the package `bench/field`, a workspace of its own; with
 //! `--full` all that has a page, one after the other, each as large as it comes ([`WHOLE`]).
@@ -61,6 +61,12 @@ pub(crate) fn details() -> String {
          {FULL}   ten million keys\n  \
          {SMOKE}  few of everything: does it run at all?\n  \
          {WRITE}  write bench/results/growth.md and growth.json too, to be committed\n\n\
+         memory: starts one server of that comparison after the other, has 100 000, a million and ten million callers ask each once, and\n\
+         prints Markdown: resident bytes, what each caller takes of them and of Redis, and what a node says of its counters. Twenty-five\n\
+         minutes; {MEMORY_GB} GB, and who would leave less than 2 GB is asked for no more and named.\n  \
+         {QUICK}  up to a million callers, four minutes\n  \
+         {SMOKE}  a thousand, with those who are there already: does it run at all?\n  \
+         {WRITE}  write bench/results/memory.md and memory.json too, to be committed\n\n\
          steps: prints a Markdown table of the steps and lookups in bench/benches beside {BASELINE}.\n  \
          {SAVE}   write the counts to that file, to be committed\n\
          It needs valgrind, which is installed where that needs no password, and gungraun-runner, which is built once\n\
@@ -123,12 +129,7 @@ fn run_one(bench: Bench) -> Outcome {
             if flags.contains(&FULL) {
                 need_memory()?;
             }
-            shell::need_redis()?;
-            for need in [shell::need_nginx, shell::need_protoc] {
-                if let Err(Failure::Failed(reason) | Failure::Usage(reason)) = need() {
-                    eprintln!("{reason}"); // The page will name who is missing.
-                }
-            }
+            need_peers()?;
             timed(&mut node_command())?;
             timed(&mut field_build()?)?;
             timed(&mut field_command(&flags)?)
@@ -151,6 +152,12 @@ fn run_one(bench: Bench) -> Outcome {
             timed(&mut node_command())?;
             timed(&mut field_build()?)?;
             timed(&mut field_command(&[&["growth"], &flags[..]].concat())?)
+        }
+        Bench::Memory { flags } => {
+            need_peers()?;
+            timed(&mut node_command())?;
+            timed(&mut field_build()?)?;
+            timed(&mut field_command(&[&["memory"], &flags[..]].concat())?)
         }
         Bench::Steps { save } => steps(&Tools::find()?, save),
         Bench::Core { flags } => timed(&mut core_command(&flags)?),
@@ -180,6 +187,7 @@ enum Bench {
     Accuracy { flags: Vec<&'static str> },
     Strangers { flags: Vec<&'static str> },
     Growth { flags: Vec<&'static str> },
+    Memory { flags: Vec<&'static str> },
     Steps { save: bool },
     Core { flags: Vec<&'static str> },
     Rls { flags: Vec<&'static str> },
@@ -191,11 +199,15 @@ enum Bench {
 const FIELD: &str = "field";
 
 /// and with `--full`: all that has a page, those that need more installed last.
-const WHOLE: [&str; 8] = ["field", "growth", "core", "accuracy", "strangers", "rls", "redis", "control"];
+const WHOLE: [&str; 9] =
+    ["field", "growth", "core", "accuracy", "memory", "strangers", "rls", "redis", "control"];
 
 /// What ten million callers need, by what 100 000 did on the page: gRPC in memory has the most, 12 GB of it Limitador's and 4 GB
 /// throttlecrab's, besides a node and the requests.
 const FULL_GB: u64 = 20;
+
+/// What the largest of them needs alone: Limitador with ten million callers, and what is to stay free.
+const MEMORY_GB: u64 = 15;
 
 /// The benches by name, each with its flags.
 const BENCHES: &[(&str, &[&str])] = &[
@@ -203,6 +215,7 @@ const BENCHES: &[(&str, &[&str])] = &[
     ("accuracy", &[QUICK, SMOKE, WRITE]),
     ("strangers", &[QUICK, SMOKE, WRITE]),
     ("growth", &[QUICK, FULL, SMOKE, WRITE]),
+    ("memory", &[QUICK, SMOKE, WRITE]),
     ("steps", &[SAVE]),
     ("core", &[QUICK, SMOKE, WRITE]),
     ("rls", &[QUICK, SMOKE, WRITE]),
@@ -247,12 +260,24 @@ fn part(name: &str, flags: &[&'static str]) -> Bench {
         "accuracy" => Bench::Accuracy { flags },
         "strangers" => Bench::Strangers { flags },
         "growth" => Bench::Growth { flags },
+        "memory" => Bench::Memory { flags },
         "steps" => Bench::Steps { save: !flags.is_empty() },
         "core" => Bench::Core { flags },
         "rls" => Bench::Rls { flags },
         "redis" => Bench::Redis { flags },
         _ => Bench::Control { flags },
     }
+}
+
+/// What the others of our kind need besides what they are built by.
+fn need_peers() -> Outcome {
+    shell::need_redis()?;
+    for need in [shell::need_nginx, shell::need_protoc] {
+        if let Err(Failure::Failed(reason) | Failure::Usage(reason)) = need() {
+            eprintln!("{reason}"); // The page will name who is missing.
+        }
+    }
+    Ok(())
 }
 
 /// A machine that runs out of memory ends whom it likes, and perhaps not a bench.
@@ -314,6 +339,14 @@ pub(crate) fn growth_smoke() -> Outcome {
     shell::run(&mut node_command())?;
     shell::run(&mut field_build()?)?;
     shell::run_quietly(&mut field_command(&["growth", SMOKE])?)
+}
+
+/// What a few callers take of memory.
+pub(crate) fn memory_smoke() -> Outcome {
+    shell::need_redis()?;
+    shell::run(&mut node_command())?;
+    shell::run(&mut field_build()?)?;
+    shell::run_quietly(&mut field_command(&["memory", SMOKE])?)
 }
 
 /// The bench of the table at a size that says nothing about speed, but that everything in it works.
@@ -599,6 +632,7 @@ mod tests {
             ("accuracy --quick", Bench::Accuracy { flags: vec![QUICK] }),
             ("strangers --write", Bench::Strangers { flags: vec![WRITE] }),
             ("growth --full", Bench::Growth { flags: vec![FULL] }),
+            ("memory --quick --write", Bench::Memory { flags: vec![QUICK, WRITE] }),
             ("steps", Bench::Steps { save: false }),
             ("--save steps", Bench::Steps { save: true }),
             ("core", Bench::Core { flags: vec![] }),
@@ -612,6 +646,7 @@ mod tests {
         for (line, reason) in [
             ("--quick --full", "not both"),
             ("core --full", "unknown flag `--full`"),
+            ("memory --full", "unknown flag `--full`"),
             ("cor", "did you mean `core`?"),
             ("core --save", "unknown flag `--save`"),
             ("core --quik", "did you mean `--quick`?"),

@@ -234,6 +234,7 @@ fn bench() -> Result<Done, Failure> {
         bench::field_smoke()?;
         bench::accuracy_smoke()?;
         bench::growth_smoke()?;
+        bench::memory_smoke()?;
         bench::strangers_smoke()?;
     }
     match bench::Tools::find() {

@@ -12,8 +12,8 @@ pub const PREFIX_BYTES: usize = 5;
 pub struct Requests {
     speech: Speech,
     bytes: Vec<u8>,
-    /// Where each ends.
-    ends: Vec<u32>,
+    /// Where each ends: beyond 4 GiB too, which ten million of HTTP come near.
+    ends: Vec<usize>,
 }
 
 impl Requests {
@@ -72,14 +72,14 @@ impl Requests {
 
     fn push_bytes(&mut self, bytes: &[u8]) {
         self.bytes.extend(bytes);
-        self.ends.push(self.bytes.len() as u32);
+        self.ends.push(self.bytes.len());
     }
 
     /// The call of this number, with its prefix; after the last comes the first.
     pub fn get(&self, number: usize) -> &[u8] {
         let at = number % self.ends.len();
-        let start = if at == 0 { 0 } else { self.ends[at - 1] as usize };
-        &self.bytes[start..self.ends[at] as usize]
+        let start = if at == 0 { 0 } else { self.ends[at - 1] };
+        &self.bytes[start..self.ends[at]]
     }
 
     /// How many there are.

@@ -2,8 +2,8 @@
 
 use crate::plan::Extent;
 
-pub(crate) const USAGE: &str =
-    "usage: tidegate-bench-field [accuracy | growth | strangers] [--quick | --full | --smoke] [--write]";
+pub(crate) const USAGE: &str = "usage: tidegate-bench-field [accuracy | growth | memory | strangers] \
+                                [--quick | --full | --smoke] [--write]";
 
 /// What was asked for.
 #[derive(PartialEq, Debug)]
@@ -15,6 +15,8 @@ pub(crate) enum Request {
     Strangers(Run),
     /// What a decision costs as things grow.
     Growth(Run),
+    /// What a caller takes of memory.
+    Memory(Run),
     /// What a run starts as the server with a fixed answer.
     Bare,
 }
@@ -32,6 +34,7 @@ pub(crate) fn parse(words: &[String]) -> Result<Request, String> {
         Some((first, rest)) if first == "accuracy" => (Request::Accuracy, rest),
         Some((first, rest)) if first == "strangers" => (Request::Strangers, rest),
         Some((first, rest)) if first == "growth" => (Request::Growth, rest),
+        Some((first, rest)) if first == "memory" => (Request::Memory, rest),
         _ => (Request::Run, words),
     };
     let mut run = Run { extent: Extent::Usual, write: false };
@@ -73,6 +76,7 @@ mod tests {
         assert_eq!(parsed("accuracy --quick --write"), Ok(Request::Accuracy(run)));
         assert_eq!(parsed("strangers --quick --write"), Ok(Request::Strangers(run)));
         assert_eq!(parsed("growth --quick --write"), Ok(Request::Growth(run)));
+        assert_eq!(parsed("memory --quick --write"), Ok(Request::Memory(run)));
     }
 
     #[test]

@@ -22,6 +22,7 @@ mod accuracy; // how many they admit
 mod strangers; // generators that we did not write
 
 mod growth; // what a decision costs as things grow
+mod memory; // what a caller takes of memory
 
 mod machine; // what it was measured on
 mod pages; // where it is published
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
         Request::Accuracy(run) => accuracy::run(run),
         Request::Strangers(run) => strangers::run(run),
         Request::Growth(run) => growth::run(run),
+        Request::Memory(run) => memory::run(run),
         Request::Bare => bare::serve(bare::Kind::CurrentThread),
     });
     match outcome {

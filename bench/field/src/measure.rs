@@ -13,7 +13,7 @@ use tidegate_bench_common::store::Store;
 use tidegate_clock::Stopwatch;
 
 use crate::machine::Machine;
-use crate::peers::{self, Family, Install, Peer, Site};
+use crate::peers::{self, Family, Install, Peer, Room, Site};
 use crate::plan::{Extent, Pace, Plan, Press};
 use crate::results::{ClosedTurn, Missing, OpenTurn, PeerRow, Place, Results};
 use crate::subject::{Subject, fill, shares_requests, timed_requests};
@@ -105,7 +105,7 @@ impl<'a> Bench<'a> {
         };
         for &peer in peers::ALL.iter().filter(|peer| families.contains(&peer.family())) {
             eprintln!("{}: started, and asked for too much", peer.title());
-            let site = Site { program: &none, cores, store, keys: plan.keys };
+            let site = Site { program: &none, cores, store, keys: plan.keys, room: Room::Usual };
             let started = Subject::start(peer, plan, install, &site)
                 .and_then(|(subject, row)| bench.filled(&subject, row).map(|row| (subject, row)));
             match started {
@@ -149,7 +149,13 @@ impl<'a> Bench<'a> {
         eprintln!("what Tidegate asks Redis is written down");
         let relay = Relay::start(self.store.server().address())?;
         let program = std::path::PathBuf::new();
-        let site = Site { program: &program, cores: self.cores, store: self.store, keys: self.plan.keys };
+        let site = Site {
+            program: &program,
+            cores: self.cores,
+            store: self.store,
+            keys: self.plan.keys,
+            room: Room::Usual,
+        };
         let url = format!("redis://{}", relay.address);
         let node = peers::ours::start_on("the node that is written down", &site, &url)?;
         let requests = self.requests_of(ours.peer)?;

@@ -6,7 +6,7 @@ use tidegate_bench_common::results::Counts;
 use crate::figures::{closed_median, closed_ratio, open_median, p99};
 use crate::goals;
 use crate::measure::PLAIN;
-use crate::peers::{self, Family, Rule};
+use crate::peers::{self, Family, Peer, Rule};
 use crate::plan::{Pace, Plan, Press};
 use crate::results::{OpenTurn, Results};
 
@@ -227,9 +227,10 @@ fn memory(results: &Results) -> String {
     );
     for row in &results.peers {
         let (start, filled) = (row.rss_start_bytes as f64, row.rss_bytes as f64);
-        let in_memory =
-            peers::named(&row.peer).is_some_and(|peer| peer.family() != Family::Redis && peer.refuses());
-        let each = match in_memory {
+        let grows = |peer: &dyn Peer| {
+            peer.family() != Family::Redis && peer.refuses() && peer.word() != peer.family().ours()
+        };
+        let each = match peers::named(&row.peer).is_some_and(grows) {
             true => format!("{:.0} bytes", (filled - start).max(0.0) / f64::from(results.keys.max(1))),
             false => "-".into(),
         };
@@ -241,8 +242,9 @@ fn memory(results: &Results) -> String {
             median(row.start_ns.iter().map(|ns| *ns as f64)) / 1e6,
         );
     }
-    text + "\n*For each* is what the process grew by, with connections and buffers: a sense of size. Ours has\n\
-            a table of a fixed size, and takes the memory for all of it in its first second: that is nearly all of it.\n"
+    text + "\n*For each* is what the process grew by, with connections and buffers: a sense of size. Ours has a table of a fixed\n\
+            size, and takes the memory for all of it in its first second, so that its growth says nothing. What a caller takes of it,\n\
+            and of everybody's memory with up to ten million callers, is in [memory.md](memory.md).\n"
 }
 
 fn seen(results: &Results) -> String {

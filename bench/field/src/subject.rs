@@ -167,7 +167,12 @@ fn refuses_at(amount: u64, seen: Seen) -> bool {
 
 /// What a peer is asked while it is timed: the wide limit, one request for each caller, in an order that no cache can guess.
 pub(crate) fn timed_requests(peer: &dyn Peer, keys: u32) -> Requests {
-    callers(peer, Rule::Wide, shuffled(keys).into_iter().map(|caller| (timed_caller(caller), 1)))
+    requests_of(peer, &shuffled(keys))
+}
+
+/// The same of some of the callers, by their numbers.
+pub(crate) fn requests_of(peer: &dyn Peer, numbers: &[u32]) -> Requests {
+    callers(peer, Rule::Wide, numbers.iter().map(|caller| (timed_caller(*caller), peer.timed_cost())))
 }
 
 /// A request for each of them, for so many units.

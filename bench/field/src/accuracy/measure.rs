@@ -18,7 +18,7 @@ use tidegate_clock::{Clock, Stopwatch};
 use tidegate_core::{Limit, Micros};
 
 use super::results::{Admitted, FAILED_PERCENT_MAX, Missing, Results, Row};
-use crate::peers::{self, Install, Peer, Rule, Site};
+use crate::peers::{self, Install, Peer, Room, Rule, Site};
 use crate::plan::{self, Extent};
 use crate::subject::Subject;
 use crate::wait::wait;
@@ -79,7 +79,7 @@ fn one(
     store: &Store,
 ) -> Result<Row, Trouble> {
     store.flush()?;
-    let site = Site { program: &PathBuf::new(), cores, store, keys: 1_000 };
+    let site = Site { program: &PathBuf::new(), cores, store, keys: 1_000, room: Room::Usual };
     let once = plan::Plan { starts: 1, ..plan::Plan::of(extent) };
     let (subject, found) = Subject::start(peer, &once, plan.install, &site)?;
     let asker = Asker { peer, process: &subject.process, failed: Cell::new(0) };

@@ -68,6 +68,11 @@ pub(crate) trait Peer: Sync {
     /// Adds the request of one caller for so many units, under one of the two limits that everybody has.
     fn push(&self, requests: &mut Requests, rule: Rule, caller: &str, cost: u32);
 
+    /// How many units a caller takes by its request while it is timed.
+    fn timed_cost(&self) -> u32 {
+        1
+    }
+
     /// May a request be for more than one unit?
     fn knows_cost(&self) -> bool {
         true
@@ -135,6 +140,16 @@ pub(crate) struct Site<'a> {
     pub(crate) store: &'a Store,
     /// How many callers it will meet.
     pub(crate) keys: u32,
+    pub(crate) room: Room,
+}
+
+/// What a node of ours is told of the memory of its counters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Room {
+    /// Nothing, unless more callers come than the default has room for.
+    Usual,
+    /// What so many keys need, and no more.
+    For(u32),
 }
 
 /// The two limits that everybody has, as far as they can say it.

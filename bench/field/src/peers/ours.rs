@@ -1,22 +1,26 @@
 //! The node: the program that users run, built for release, with one thread that decides and otherwise its default settings, but for the
-//! memory that ten million callers need.
+//! memory that ten million callers need, or where memory is what is measured.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use tidegate_bench_common::machine;
 use tidegate_bench_common::process::{Entrance, Process, node_command};
 use tidegate_bench_common::requests::Requests;
 use tidegate_bench_common::speech::Speech;
 
-use super::{Family, Found, Install, Peer, Rule, Site, push_rls};
+use super::{Family, Found, Install, Peer, Room, Rule, Site, push_rls};
 
 const ALGORITHM: &str = "sliding window (the default)";
+/// A rule says nothing of its algorithm.
+const DEFAULT: &str = "";
 
 /// Counters in its memory, called over gRPC.
 pub(crate) struct Memory;
 
-/// The same, called over HTTP.
+/// The same by `token_bucket`; it is in no comparison but that of memory.
+pub(crate) struct Buckets;
+
+/// Counters in its memory, called over HTTP.
 pub(crate) struct Http;
 
 /// Counters in Redis, each decision made there.
@@ -47,11 +51,46 @@ impl Peer for Memory {
     }
 
     fn start(&self, site: &Site<'_>) -> Result<Process, String> {
-        start(Entrance::Rls, self.word(), site)
+        start(Entrance::Rls, self.word(), DEFAULT, site)
     }
 
     fn push(&self, requests: &mut Requests, rule: Rule, caller: &str, cost: u32) {
         push_rls(requests, rule, caller, cost);
+    }
+}
+
+impl Peer for Buckets {
+    fn word(&self) -> &'static str {
+        "tidegate_buckets"
+    }
+
+    fn title(&self) -> &'static str {
+        "Tidegate, `token_bucket`"
+    }
+
+    fn algorithm(&self) -> &'static str {
+        "token bucket"
+    }
+
+    fn family(&self) -> Family {
+        Family::Memory
+    }
+
+    fn find(&self, _: Install) -> Result<Found, String> {
+        Ok(found())
+    }
+
+    fn start(&self, site: &Site<'_>) -> Result<Process, String> {
+        start(Entrance::Rls, self.word(), ", algorithm: token_bucket", site)
+    }
+
+    fn push(&self, requests: &mut Requests, rule: Rule, caller: &str, cost: u32) {
+        push_rls(requests, rule, caller, cost);
+    }
+
+    /// A bucket that is full again is forgotten, which is soon where one unit is missing. This lasts for half an hour.
+    fn timed_cost(&self) -> u32 {
+        Rule::Wide.amount() / 2
     }
 }
 
@@ -81,7 +120,7 @@ impl Peer for Http {
     }
 
     fn start(&self, site: &Site<'_>) -> Result<Process, String> {
-        start(Entrance::Http, self.word(), site)
+        start(Entrance::Http, self.word(), DEFAULT, site)
     }
 
     fn push(&self, requests: &mut Requests, rule: Rule, caller: &str, cost: u32) {
@@ -153,12 +192,29 @@ impl Peer for Leased {
     }
 }
 
-fn start(entrance: Entrance, name: &'static str, site: &Site<'_>) -> Result<Process, String> {
+/// A node whose rules say `algorithm` of it.
+fn start(
+    entrance: Entrance,
+    name: &'static str,
+    algorithm: &str,
+    site: &Site<'_>,
+) -> Result<Process, String> {
     Process::start_node(entrance, name, site.cores, |folder| {
-        let mut command = command(folder)?;
-        command.args(room_for(site.keys));
+        let mut command = node_command(folder, &rules(folder, algorithm)?)?;
+        match site.room {
+            Room::Usual => command.args(room_for(site.keys)),
+            Room::For(keys) => command.arg("--counters-memory").arg(fitting(keys)),
+        };
         Ok(command)
     })
+}
+
+/// The least of which three slots in five, or fewer, are for so many keys (docs/counters.md): a slot has 16 bytes, and a quarter is slots.
+fn fitting(keys: u32) -> String {
+    const SLOT_BYTES: u64 = 16;
+    const MIB_MIN: u64 = 1;
+    let slots = (u64::from(keys) * 5).div_ceil(3).next_power_of_two();
+    format!("{}MiB", (slots * SLOT_BYTES * 4 / (1 << 20)).max(MIB_MIN))
 }
 
 /// What is said of the memory of its counters where more callers come than the default has room for.
@@ -170,15 +226,11 @@ pub(crate) fn room_for(callers: u32) -> &'static [&'static str] {
 /// call that fails is no run.
 pub(crate) fn start_on(name: &'static str, site: &Site<'_>, url: &str) -> Result<Process, String> {
     Process::start_node(Entrance::Rls, name, site.cores, |folder| {
-        let mut command = command(folder)?;
+        let mut command = node_command(folder, &rules(folder, DEFAULT)?)?;
         command.args(["--store-url", url, "--store-timeout", "5s", "--store-connect-timeout", "5s"]);
         command.args(["--node-deadline", "6s", "--defaults-on-store-failure", "error"]);
         Ok(command)
     })
-}
-
-fn command(folder: &Path) -> Result<Command, String> {
-    node_command(folder, &rules(folder)?)
 }
 
 /// It is built before; where it is, whoever starts it knows.
@@ -187,15 +239,29 @@ fn found() -> Found {
 }
 
 /// Writes the rules, and tells where.
-fn rules(folder: &Path) -> Result<PathBuf, String> {
+fn rules(folder: &Path, algorithm: &str) -> Result<PathBuf, String> {
     let rules = folder.join("rules");
     let wrong = |error: std::io::Error| format!("rules cannot be written to {}: {error}", rules.display());
     std::fs::create_dir_all(&rules).map_err(wrong)?;
     for rule in Rule::ALL {
         let (word, limit) = (rule.word(), format!("{}/{}s", rule.amount(), rule.seconds()));
-        let text =
-            format!("domain: {word}\ndescriptors:\n  - {{ key: user, rate_limit: {{ limit: {limit} }} }}\n");
+        let limit = format!("rate_limit: {{ limit: {limit}{algorithm} }}");
+        let text = format!("domain: {word}\ndescriptors:\n  - {{ key: user, {limit} }}\n");
         std::fs::write(rules.join(format!("{word}.yaml")), text).map_err(wrong)?;
     }
     Ok(rules)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_that_fits_has_two_slots_in_five_free() {
+        for (keys, memory) in
+            [(1_000, "1MiB"), (100_000, "16MiB"), (1_000_000, "128MiB"), (10_000_000, "1024MiB")]
+        {
+            assert_eq!(fitting(keys), memory, "{keys}");
+        }
+    }
 }
