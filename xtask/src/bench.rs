@@ -62,8 +62,8 @@ pub(crate) fn details() -> String {
          {SMOKE}  few of everything: does it run at all?\n  \
          {WRITE}  write bench/results/growth.md and growth.json too, to be committed\n\n\
          memory: starts one server of that comparison after the other, has 100 000, a million and ten million callers ask each once, and\n\
-         prints Markdown: resident bytes, what each caller takes of them and of Redis, and what a node says of its counters. Twenty-five\n\
-         minutes; {MEMORY_GB} GB, and who would leave less than 2 GB is asked for no more and named.\n  \
+         prints Markdown: resident bytes, what each caller takes of them and of Redis, and what a node says of its counters. Half an\n\
+         hour; {MEMORY_GB} GB, and who would leave less than 2 GB is asked for no more and named.\n  \
          {QUICK}  up to a million callers, four minutes\n  \
          {SMOKE}  a thousand, with those who are there already: does it run at all?\n  \
          {WRITE}  write bench/results/memory.md and memory.json too, to be committed\n\n\

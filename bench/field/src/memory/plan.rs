@@ -6,7 +6,7 @@ use crate::peers::{self, Family, Install, Peer, ours};
 use crate::plan::Extent;
 
 /// How long the callers of one size may take, of one server.
-pub(crate) const ASKED_MAX: Duration = Duration::from_secs(6 * 60);
+pub(crate) const ASKED_MAX: Duration = Duration::from_secs(10 * 60);
 
 /// A run.
 pub(crate) struct Plan {

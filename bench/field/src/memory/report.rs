@@ -3,7 +3,6 @@
 use tidegate_bench_common::figures::thousands;
 
 use super::left::LEFT_BYTES_MIN;
-use super::plan::ASKED_MAX;
 use super::results::{Results, Row, Size};
 use crate::peers::Rule;
 
@@ -90,6 +89,25 @@ fn each(results: &Results) -> String {
             the whole process, and all that its Redis has allocated if it counts in one. Both divided by the callers. A node of ours\n\
             takes the memory for all of its counters at its start: only *all of it* means something there, and what it says itself\n\
             (below).\n"
+        + &forgetful(results)
+}
+
+/// Less would nearly have done.
+fn forgetful(results: &Results) -> String {
+    let mut text = String::new();
+    for row in &results.rows {
+        for size in &row.sizes {
+            let Some(own) = size.own.filter(|own| own.forgotten() > 0) else { continue };
+            text += &format!(
+                "\n{} takes **{:.0}** for each of {} with less room, and forgets {} of them (below).\n",
+                row.title,
+                size.all_each(),
+                thousands(size.callers),
+                own.forgotten(),
+            );
+        }
+    }
+    text
 }
 
 fn resident(results: &Results) -> String {
@@ -127,7 +145,7 @@ fn in_redis(results: &Results) -> String {
 
 fn own(results: &Results) -> String {
     let mut text = String::from(
-        "| | callers | `counters.memory` | resident by callers | used of it by keys | keys | forgotten alive |\n\
+        "| | callers | set aside | resident by callers | used of it by keys | keys | forgotten alive |\n\
          |---|--:|--:|--:|--:|--:|--:|\n",
     );
     for row in &results.rows {
@@ -189,7 +207,7 @@ fn how(results: &Results) -> String {
          - Who would leave the machine less than {:.0} GB of memory is asked for no more, and named; so is who takes longer than {} min\n  \
          for a size.\n",
         LEFT_BYTES_MIN as f64 / 1e9,
-        ASKED_MAX.as_secs() / 60,
+        results.asked_max_s / 60,
     );
     for row in results.rows.iter().filter(|row| row.peer == "nginx") {
         for size in row.sizes.iter().filter(|size| size.asked_ms > NGINX_REMEMBERS_MS) {
@@ -248,6 +266,7 @@ mod tests {
             extent: Extent::Quick,
             machine: Machine { cores: 2, ..Machine::default() },
             took_s: 61,
+            asked_max_s: 360,
             sizes: vec![100_000, 1_000_000],
             rows: vec![
                 row(
@@ -281,6 +300,8 @@ mod tests {
             "| Title of nginx | 10.0 MB | 22.9 MB | 61.0 s | 10.0 MB | 139.0 MB | 61.0 s |",
             "| Title of limitador | some window | 1153 | **1253** | - | - |",
             "| Title of redis | **200 bytes** | 21.0 MB | - | - |",
+            "\nTitle of tidegate takes **400** for each of 100 000 with less room, and forgets 3 of them (below).\n",
+            "named; so is who takes longer than 6 min\n",
             "| Title of tidegate | 100 000 | 16 MiB | 400 bytes | **73.9 bytes** | 99 997 | **3** |",
             "| Title of tidegate | 100 000 | 16 MiB | 500 bytes | **73.9 bytes** | 100 000 | 0 |",
             "- **Title of limitador**: after 250000 of 1000000 callers: the machine has none left\n",

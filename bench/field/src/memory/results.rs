@@ -13,6 +13,8 @@ pub(crate) struct Results {
     pub(crate) machine: Machine,
     /// How long all of it took, in seconds; what had to be installed is in it.
     pub(crate) took_s: u64,
+    /// How long the callers of one size may have taken.
+    pub(crate) asked_max_s: u64,
     /// How many callers were to ask, fewest first.
     pub(crate) sizes: Vec<u32>,
     pub(crate) rows: Vec<Row>,
@@ -24,9 +26,11 @@ impl Results {
     /// As JSON with a row on a line, so that a change of one shows as one.
     pub(crate) fn json(&self) -> serde_json::Result<String> {
         let (extent, machine) = (serde_json::to_string(&self.extent)?, serde_json::to_string(&self.machine)?);
-        let (took_s, sizes) = (self.took_s, serde_json::to_string(&self.sizes)?);
+        let (took_s, asked_max_s) = (self.took_s, self.asked_max_s);
+        let sizes = serde_json::to_string(&self.sizes)?;
         Ok(format!(
-            "{{\n\"extent\": {extent},\n\"machine\": {machine},\n\"took_s\": {took_s},\n\"sizes\": {sizes},\n\
+            "{{\n\"extent\": {extent},\n\"machine\": {machine},\n\"took_s\": {took_s},\n\"asked_max_s\": {asked_max_s},\n\
+             \"sizes\": {sizes},\n\
              \"rows\": {},\n\"missing\": {}\n}}\n",
             rows(&self.rows)?,
             rows(&self.missing)?,

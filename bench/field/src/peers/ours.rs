@@ -2,6 +2,7 @@
 //! memory that ten million callers need, or where memory is what is measured.
 
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use tidegate_bench_common::machine;
 use tidegate_bench_common::process::{Entrance, Process, node_command};
@@ -233,9 +234,10 @@ pub(crate) fn start_on(name: &'static str, site: &Site<'_>, url: &str) -> Result
     })
 }
 
-/// It is built before; where it is, whoever starts it knows.
+/// It is built before; where it is, whoever starts it knows. What is committed while others have their turn is not in it.
 fn found() -> Found {
-    Found { program: PathBuf::new(), version: machine::commit() }
+    static COMMIT: OnceLock<String> = OnceLock::new();
+    Found { program: PathBuf::new(), version: COMMIT.get_or_init(machine::commit).clone() }
 }
 
 /// Writes the rules, and tells where.
